@@ -66,8 +66,8 @@ bool ref_gemm(const struct ref_gemm *g, size_t row0, size_t row1, size_t col0,
  * each MMA may lose one unit of the last place by truncation, and half an ulp of the
  * output.  The f32 product with alpha is rounded as well, which is inside the "+ 1". */
 double ref_bound(struct ref_dot r, size_t k, bool d_is_f32);
-/* |d - r.value| as a fraction of the bound: right up to 1.  Infinite where one of the two
- * is NaN and the other is not. */
+/* |d - r.value| as a fraction of the bound: right up to 1.  Infinite where one of the
+ * two is NaN and the other is not. */
 double ref_error(double d, struct ref_dot r, size_t k, bool d_is_f32);
 
 #endif
