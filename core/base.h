@@ -1,0 +1,69 @@
+/* base.h - arena, growing text buffer, little helpers; needs nothing but libc.
+ *
+ * A job owns one arena; everything that its steps make lives there and goes at
+ * once.  Running out of host memory for these small texts aborts the process: it
+ * is the one failure that is not reported as a diagnostic. */
+#ifndef FP4GEN_BASE_H
+#define FP4GEN_BASE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define PRINTF_LIKE(fmt, args) __attribute__((format(printf, fmt, args)))
+#define EXPORTED __attribute__((visibility("default")))
+#else
+#define PRINTF_LIKE(fmt, args)
+#define EXPORTED
+#endif
+
+#define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
+
+struct arena;
+
+struct arena *arena_new(void);
+void arena_free(struct arena *a);
+/* Zeroed, aligned for any type, never NULL. */
+void *arena_alloc(struct arena *a, size_t bytes);
+char *arena_strndup(struct arena *a, const char *s, size_t bytes);
+char *arena_strdup(struct arena *a, const char *s);
+char *arena_printf(struct arena *a, const char *fmt, ...) PRINTF_LIKE(2, 3);
+char *arena_vprintf(struct arena *a, const char *fmt, va_list args) PRINTF_LIKE(2, 0);
+
+#define ARENA_NEW(a, type) ((type *)arena_alloc((a), sizeof(type)))
+#define ARENA_ARRAY(a, type, count) ((type *)arena_alloc((a), (count) * sizeof(type)))
+
+/* A text that grows.  `data` is NUL-terminated once something was added. */
+struct buf {
+    struct arena *arena; /* borrowed */
+    char *data;
+    size_t bytes, cap_bytes;
+};
+
+void buf_init(struct buf *b, struct arena *a);
+void buf_add(struct buf *b, const void *data, size_t bytes);
+void buf_puts(struct buf *b, const char *s);
+void buf_printf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
+void buf_vprintf(struct buf *b, const char *fmt, va_list args) PRINTF_LIKE(2, 0);
+
+/* Whole file into the arena, NUL-terminated (the NUL not counted in *bytes).
+ * NULL with errno set when it cannot be read. */
+char *file_read(struct arena *a, const char *path, size_t *bytes);
+/* Writes beside `path` and renames, so that no reader sees half a file. */
+bool file_write(const char *path, const void *data, size_t bytes);
+
+uint64_t hash_bytes(const void *data, size_t bytes); /* FNV-1a, 64 bits */
+
+static inline uint32_t align_up(uint32_t x, uint32_t to)
+{
+    return (x + to - 1) / to * to;
+}
+
+static inline uint32_t ceil_div(uint32_t x, uint32_t by)
+{
+    return x / by + (x % by != 0);
+}
+
+#endif

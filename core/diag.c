@@ -1,0 +1,102 @@
+#include "core/diag.h"
+
+#include <string.h>
+
+static const struct {
+    const char *name, *text;
+} messages[] = {
+#define DIAG(id, code, text) {code, text},
+#include "core/diag.def"
+#undef DIAG
+};
+
+struct diags *diags_new(struct arena *a)
+{
+    struct diags *d = ARENA_NEW(a, struct diags);
+    d->arena = a;
+    d->tail = &d->first;
+    return d;
+}
+
+const char *diag_code_name(enum diag_code code)
+{
+    return messages[code].name;
+}
+
+struct diag *diag_add(struct diags *d, enum diag_code code, struct loc loc, ...)
+{
+    struct diag *g = ARENA_NEW(d->arena, struct diag);
+    va_list args;
+    va_start(args, loc);
+    g->text = arena_vprintf(d->arena, messages[code].text, args);
+    va_end(args);
+    g->code = code;
+    g->loc = loc;
+    *d->tail = g;
+    d->tail = &g->next;
+    d->count++;
+    return g;
+}
+
+void diag_note(struct diags *d, struct loc loc, const char *fmt, ...)
+{
+    struct diag *newest = d->first;
+    while (newest && newest->next)
+        newest = newest->next;
+    if (!newest)
+        return;
+    struct diag_note *n = ARENA_NEW(d->arena, struct diag_note);
+    va_list args;
+    va_start(args, fmt);
+    n->text = arena_vprintf(d->arena, fmt, args);
+    va_end(args);
+    n->loc = loc;
+    struct diag_note **end = &newest->notes;
+    while (*end)
+        end = &(*end)->next;
+    *end = n;
+}
+
+static void format_loc(struct loc loc, struct buf *out)
+{
+    if (!loc.file)
+        return;
+    buf_puts(out, loc.file);
+    if (loc.line)
+        buf_printf(out, ":%d", loc.line);
+    if (loc.line && loc.col)
+        buf_printf(out, ":%d", loc.col);
+    buf_puts(out, ": ");
+}
+
+static void format_source_line(struct loc loc, const char *source, struct buf *out)
+{
+    for (int line = 1; line < loc.line; line++) {
+        source = strchr(source, '\n');
+        if (!source)
+            return;
+        source++;
+    }
+    int chars = (int)strcspn(source, "\r\n");
+    if (chars == 0 || chars > 200)
+        return;
+    buf_printf(out, "%5d | %.*s\n", loc.line, chars, source);
+    if (loc.col < 1 || loc.col > chars + 1)
+        return;
+    buf_puts(out, "      | ");
+    for (int i = 0; i + 1 < loc.col; i++)
+        buf_puts(out, source[i] == '\t' ? "\t" : " ");
+    buf_puts(out, "^\n");
+}
+
+void diag_format(const struct diag *g, const char *source, struct buf *out)
+{
+    format_loc(g->loc, out);
+    buf_printf(out, "error: %s [%s]\n", g->text, messages[g->code].name);
+    if (source && g->loc.line > 0)
+        format_source_line(g->loc, source, out);
+    for (const struct diag_note *n = g->notes; n; n = n->next) {
+        format_loc(n->loc, out);
+        buf_printf(out, "note: %s\n", n->text);
+    }
+}

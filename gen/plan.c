@@ -1,0 +1,273 @@
+#include "gen/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/image.h"
+#include "gen/config.h"
+
+/* CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion (cuda.h). */
+enum {
+    TYPE_UINT16 = 1,
+    TYPE_FLOAT32 = 7,
+    TYPE_BFLOAT16 = 9,
+    TYPE_16U4_ALIGN8B = 13,
+    SWIZZLE_NONE = 0,
+    SWIZZLE_64B = 2,
+    SWIZZLE_128B = 3,
+    L2_128B = 2,
+    L2_256B = 3,
+};
+
+enum {
+    MMA_K = 64,           /* elements of one mxf4nvf4 instruction */
+    SF_BLOCK_BYTES = 512, /* 128 rows x 4 scales */
+    SF_BLOCK_ROWS = 128,
+    SF_BLOCK_COLS = 4,      /* tensor memory columns of one scale block */
+    TILE_ALIGN_BYTES = 1024 /* natural boundary of the 128-byte swizzle */
+};
+
+/* Everything that does not depend on the number of stages. */
+static void lay_out_stage(struct plan *p, const struct config *c)
+{
+    p->config = c;
+    p->mmas = c->tile_k / MMA_K;
+    p->row_bytes = (uint32_t)c->tile_k / 2;
+    p->swizzle = p->row_bytes == 128 ? SWIZZLE_128B : SWIZZLE_64B;
+    /* Tiles of 64 and 192 columns may start in the middle of a 128-row block of
+     * scales; their columns then begin 64 rows, two columns, into it. */
+    p->sfb_blocks = (c->tile_n + SF_BLOCK_ROWS - 1) / SF_BLOCK_ROWS;
+    p->a_bytes = (uint32_t)c->tile_m * p->row_bytes;
+    p->b_bytes = (uint32_t)c->tile_n * p->row_bytes;
+    p->sfa_bytes = (uint32_t)(p->mmas * SF_BLOCK_BYTES);
+    p->sfb_bytes = (uint32_t)(p->sfb_blocks * p->mmas * SF_BLOCK_BYTES);
+    p->a_offset = 0;
+    p->b_offset = p->a_offset + p->a_bytes;
+    p->sfa_offset = p->b_offset + p->b_bytes;
+    p->sfb_offset = p->sfa_offset + p->sfa_bytes;
+    p->stage_bytes = align_up(p->sfb_offset + p->sfb_bytes, TILE_ALIGN_BYTES);
+    p->tx_bytes = p->a_bytes + p->b_bytes + p->sfa_bytes + p->sfb_bytes;
+
+    p->epilogue_warps = 4;
+    p->load_warp = 4;
+    p->mma_warp = 5;
+    p->threads = 32 * 6;
+    p->d_elem_bytes = c->d_type == D_F32 ? 4 : 2;
+    p->chunk_cols = 32;
+    p->d_swizzle = c->d_type == D_F32 ? SWIZZLE_128B : SWIZZLE_64B;
+    p->staging_warp_bytes = (uint32_t)(32 * p->chunk_cols * p->d_elem_bytes);
+    p->staging_bytes = (uint32_t)p->epilogue_warps * p->staging_warp_bytes;
+
+    p->acc_count = c->tile_n <= 192 ? 2 : 1;
+    p->acc_col = 0;
+    p->acc_cols = c->tile_n;
+    p->sfa_cols = SF_BLOCK_COLS;
+    p->sfb_cols = SF_BLOCK_COLS * p->sfb_blocks;
+    p->sf_col = p->acc_col + p->acc_count * p->acc_cols;
+    p->sf_set_cols = p->mmas * (p->sfa_cols + p->sfb_cols);
+}
+
+static void lay_out_ring(struct plan *p, int stages)
+{
+    const uint32_t bar = 8;
+    const uint32_t accs = (uint32_t)p->acc_count;
+    p->stages = stages;
+    p->staging_offset = (uint32_t)stages * p->stage_bytes;
+    p->barrier_offset = p->staging_offset + p->staging_bytes;
+    p->full_bar = p->barrier_offset;
+    p->empty_bar = p->full_bar + bar * (uint32_t)stages;
+    p->acc_full_bar = p->empty_bar + bar * (uint32_t)stages;
+    p->acc_empty_bar = p->acc_full_bar + bar * accs;
+    p->tmem_word = p->acc_empty_bar + bar * accs;
+    p->smem_bytes = align_up(p->tmem_word + 4, 16);
+    p->barrier_bytes = p->smem_bytes - p->barrier_offset;
+}
+
+static int stages_in(struct plan *p, uint32_t limit_bytes)
+{
+    const int most = 32;
+    int fit = 0;
+    for (int s = 1; s <= most; s++) {
+        lay_out_ring(p, s);
+        if (p->smem_bytes <= limit_bytes)
+            fit = s;
+    }
+    return fit;
+}
+
+int plan_max_stages(const struct config *c, uint32_t limit_bytes)
+{
+    struct plan p = {0};
+    lay_out_stage(&p, c);
+    return stages_in(&p, limit_bytes);
+}
+
+static bool smem_fits(struct plan *p, const struct config *c, struct diags *d)
+{
+    const uint32_t limit = c->target->smem_bytes;
+    const int least = 2;
+    int most = stages_in(p, limit);
+    int stages = c->stages == STAGES_AUTO ? most : c->stages;
+    lay_out_ring(p, stages < least ? least : stages);
+    p->smem_limit_bytes = limit;
+    if (stages >= least && stages <= most)
+        return true;
+    const char *field = c->stages == STAGES_AUTO ? "tile" : "stages";
+    diag_add(d, DIAG_SMEM_OVER, config_loc(c, field), p->stages, p->smem_bytes,
+             p->smem_bytes > limit ? p->smem_bytes - limit : 0, c->target->name, limit);
+    diag_note(d, loc_none(),
+              "a stage is A %u + B %u + scales %u = %u; epilogue %u, barriers %u",
+              p->a_bytes, p->b_bytes, p->sfa_bytes + p->sfb_bytes, p->stage_bytes,
+              p->staging_bytes, p->barrier_bytes);
+    if (most >= least)
+        diag_note(d, loc_none(), "%d stages fit", most);
+    else
+        diag_note(d, loc_none(),
+                  "choose a smaller tile.n or tile.k; two stages is the least");
+    return false;
+}
+
+static bool tmem_fits(struct plan *p, const struct config *c, struct diags *d)
+{
+    const int least = 2;
+    int left = c->target->tmem_cols - p->sf_col;
+    int sets = left > 0 ? left / p->sf_set_cols : 0;
+    p->sf_sets = sets < p->stages ? sets : p->stages;
+    p->tmem_used_cols = p->sf_col + p->sf_sets * p->sf_set_cols;
+    p->tmem_cols = 32;
+    while (p->tmem_cols < p->tmem_used_cols)
+        p->tmem_cols *= 2;
+    if (p->sf_sets >= least)
+        return true;
+    int need = p->sf_col + least * p->sf_set_cols;
+    diag_add(d, DIAG_TMEM_OVER, config_loc(c, "tile"), need,
+             need - c->target->tmem_cols, c->target->name, c->target->tmem_cols);
+    diag_note(d, loc_none(),
+              "%d accumulators of %d columns, %d sets of %d scale columns",
+              p->acc_count, p->acc_cols, least, p->sf_set_cols);
+    return false;
+}
+
+/* PTX ISA 9.0, "Instruction descriptor", kinds mxf4 and mxf4nvf4: E2M1 operands (1),
+ * UE4M3 scales (bit 23 clear), scale ids 0. */
+static uint32_t instruction_descriptor(int m, int n)
+{
+    const uint32_t e2m1 = 1;
+    return e2m1 << 7 | e2m1 << 10 | (uint32_t)(n >> 3) << 17 | (uint32_t)(m >> 7) << 27;
+}
+
+/* PTX ISA 9.0, "Shared memory descriptor": strides in units of 16 bytes, bits 46-48
+ * are 0b001, swizzle code in bits 61-63.  The address goes into bits 0-13. */
+static uint64_t smem_descriptor(uint32_t stride_bytes, unsigned swizzle_code)
+{
+    const uint64_t leading = 1, constant = 1;
+    return leading << 16 | (uint64_t)(stride_bytes >> 4) << 32 | constant << 46 |
+           (uint64_t)swizzle_code << 61;
+}
+
+const struct plan *plan_build(struct arena *a, const struct config *c, struct diags *d)
+{
+    struct plan *p = ARENA_NEW(a, struct plan);
+    lay_out_stage(p, c);
+    if (!smem_fits(p, c, d) || !tmem_fits(p, c, d))
+        return NULL;
+    const unsigned code_128b = 2, code_64b = 4;
+    const uint32_t rows_of_group = 8;
+    p->idesc = instruction_descriptor(c->tile_m, c->tile_n);
+    p->ab_desc = smem_descriptor(rows_of_group * p->row_bytes,
+                                 p->swizzle == SWIZZLE_128B ? code_128b : code_64b);
+    p->sf_desc = smem_descriptor(rows_of_group * 16, 0);
+    snprintf(p->kernel, sizeof p->kernel, "fp4gen_nvfp4_gemm_%dx%dx%d_s%d_%s_%s_%08x",
+             c->tile_m, c->tile_n, c->tile_k, p->stages,
+             c->d_type == D_F32 ? "f32" : "bf16", c->target->name,
+             (unsigned)(c->hash ^ c->hash >> 32));
+    return p;
+}
+
+static struct image_size size_of(uint64_t factor, enum image_symbol symbol)
+{
+    return (struct image_size){factor, symbol};
+}
+
+static void set_matrix(struct image_tensor *t, const char *name, int type,
+                       enum image_symbol cols, enum image_symbol rows,
+                       enum image_symbol stride, uint32_t box_cols, uint32_t box_rows,
+                       int swizzle, int l2)
+{
+    *t = (struct image_tensor){.type = type, .rank = 2, .swizzle = swizzle};
+    snprintf(t->name, sizeof t->name, "%s", name);
+    t->l2_promotion = l2;
+    t->dims[0] = size_of(1, cols);
+    t->dims[1] = size_of(1, rows);
+    t->strides[0] = size_of(1, stride);
+    t->box[0] = box_cols;
+    t->box[1] = box_rows;
+}
+
+/* Scales as 16-bit words: {a 512-byte block, blocks along K, row blocks}.  What lies
+ * past the last K block or row block is then zero-filled by the copy. */
+static void set_scales(struct image_tensor *t, const char *name,
+                       enum image_symbol row_blocks, int k_blocks, int blocks)
+{
+    *t = (struct image_tensor){.type = TYPE_UINT16, .rank = 3, .swizzle = SWIZZLE_NONE};
+    snprintf(t->name, sizeof t->name, "%s", name);
+    t->l2_promotion = L2_128B;
+    t->dims[0] = size_of(SF_BLOCK_BYTES / 2, SYM_ONE);
+    t->dims[1] = size_of(1, SYM_K64);
+    t->dims[2] = size_of(1, row_blocks);
+    t->strides[0] = size_of(SF_BLOCK_BYTES, SYM_ONE);
+    t->strides[1] = size_of(SF_BLOCK_BYTES, SYM_K64);
+    t->box[0] = SF_BLOCK_BYTES / 2;
+    t->box[1] = (uint32_t)k_blocks;
+    t->box[2] = (uint32_t)blocks;
+}
+
+static void add_param(struct image *i, const char *name, enum image_param_kind kind)
+{
+    struct image_param *p = &i->params[i->param_count++];
+    snprintf(p->name, sizeof p->name, "%s", name);
+    p->kind = kind;
+}
+
+void plan_image(const struct plan *p, struct image *out)
+{
+    const struct config *c = p->config;
+    *out = (struct image){0};
+    snprintf(out->generator, sizeof out->generator, "fp4gen %s", "0.1.0");
+    snprintf(out->config, sizeof out->config, "%s", c->name);
+    snprintf(out->config_hash, sizeof out->config_hash, "%016llx",
+             (unsigned long long)c->hash);
+    snprintf(out->kernel, sizeof out->kernel, "%s", p->kernel);
+    snprintf(out->target, sizeof out->target, "%s", c->target->name);
+    out->ptx_version = 88;
+    out->tile[0] = (uint32_t)c->tile_m;
+    out->tile[1] = (uint32_t)c->tile_n;
+    out->tile[2] = (uint32_t)c->tile_k;
+    out->stages = (uint32_t)p->stages;
+    out->cluster[0] = out->cluster[1] = out->cluster[2] = 1;
+    out->smem_bytes = p->smem_bytes;
+    out->threads = (uint32_t)p->threads;
+    snprintf(out->d_type, sizeof out->d_type, "%s",
+             c->d_type == D_F32 ? "f32" : "bf16");
+    snprintf(out->epilogue, sizeof out->epilogue, "%s", c->epilogue);
+
+    struct image_tensor *t = out->tensors;
+    uint32_t k = (uint32_t)c->tile_k;
+    set_matrix(t++, "a", TYPE_16U4_ALIGN8B, SYM_K, SYM_M, SYM_LDA, k,
+               (uint32_t)c->tile_m, p->swizzle, L2_256B);
+    set_matrix(t++, "b", TYPE_16U4_ALIGN8B, SYM_K, SYM_N, SYM_LDB, k,
+               (uint32_t)c->tile_n, p->swizzle, L2_256B);
+    set_scales(t++, "sfa", SYM_M128, p->mmas, 1);
+    set_scales(t++, "sfb", SYM_N128, p->mmas, p->sfb_blocks);
+    set_matrix(t++, "d", c->d_type == D_F32 ? TYPE_FLOAT32 : TYPE_BFLOAT16, SYM_N,
+               SYM_M, SYM_LDD, (uint32_t)p->chunk_cols, 32, p->d_swizzle, L2_128B);
+    out->tensor_count = (int)(t - out->tensors);
+
+    for (int i = 0; i < out->tensor_count; i++)
+        add_param(out, out->tensors[i].name, PARAM_TENSOR_MAP);
+    add_param(out, "m", PARAM_U32);
+    add_param(out, "n", PARAM_U32);
+    add_param(out, "k", PARAM_U32);
+    add_param(out, "alpha", PARAM_F32);
+    add_param(out, "alpha_ptr", PARAM_PTR);
+}

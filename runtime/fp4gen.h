@@ -1,0 +1,143 @@
+/* fp4gen.h - loads and launches the kernels that `gen` writes.
+ *
+ * A thin layer over the CUDA Driver API (libcuda.so.1 is opened with dlopen).  It
+ * never exits, never prints and has no global state; handles may be used from several
+ * threads at once, errors are returned per call.
+ *
+ *   D[m][n] = alpha * sum over k of (A[m][k] SFA[m][k/16]) (B[n][k] SFB[n][k/16])
+ *
+ *   A    m x k  packed E2M1, two per byte, low nibble first, row stride lda bytes
+ *   B    n x k  likewise, row stride ldb bytes
+ *   SFA  UE4M3, one per 16 values of a row of A, in the 128x4 block layout of cuBLAS,
+ *        CUTLASS and FlashInfer: ceil(m/128) * ceil(k/64) * 512 bytes
+ *   SFB  likewise for B:        ceil(n/128) * ceil(k/64) * 512 bytes
+ *   D    m x n  bf16 or f32 as the kernel says, row-major, row stride ldd bytes
+ *
+ * Row strides and base addresses are multiples of 16 bytes (cuTensorMapEncodeTiled).
+ * k is even.  Scale rows past m or n and scale bytes past k may hold anything. */
+#ifndef FP4GEN_H
+#define FP4GEN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FP4GEN_VERSION "0.1.0"
+
+typedef enum fp4gen_status {
+    FP4GEN_OK = 0,
+    FP4GEN_NO_DRIVER,    /* libcuda.so.1 cannot be opened, or lacks an entry point */
+    FP4GEN_NO_DEVICE,    /* no such device */
+    FP4GEN_BAD_PTX,      /* not a kernel of ours, truncated, unknown manifest version */
+    FP4GEN_BAD_ARGUMENT, /* size, stride, alignment, null pointer */
+    FP4GEN_LOAD_FAILED,  /* the driver refused the PTX; the error holds its log */
+    FP4GEN_LAUNCH_FAILED, /* the driver refused the launch, or the kernel faulted */
+    FP4GEN_OUT_OF_MEMORY
+} fp4gen_status;
+
+/* Filled by every call that fails, when not NULL. */
+typedef struct fp4gen_error {
+    fp4gen_status status;
+    int cuda;        /* CUresult, 0 when the driver was not involved */
+    char text[4096]; /* one message: what, the value, what is allowed */
+} fp4gen_error;
+
+typedef enum fp4gen_driver {
+    FP4GEN_DRIVER_AUTO, /* the real one if it has a device that runs the target, else
+                           the emulator */
+    FP4GEN_DRIVER_CUDA,
+    FP4GEN_DRIVER_EMU
+} fp4gen_driver;
+
+typedef struct fp4gen_device fp4gen_device; /* driver, device, context */
+typedef struct fp4gen_kernel fp4gen_kernel; /* a loaded module and its manifest */
+
+typedef struct fp4gen_device_info {
+    char name[128]; /* "NVIDIA B200", "fp4gen emulator (sm_100)" */
+    int cc;         /* compute capability times ten */
+    int sm_count;
+    int driver_version; /* as cuDriverGetVersion: 12090 */
+    int emulated;       /* 1: the CPU emulator */
+} fp4gen_device_info;
+
+/* `target` ("sm_100f", may be NULL) lets AUTO choose a device that can run it. */
+fp4gen_status fp4gen_open(fp4gen_device **out, fp4gen_driver driver, int ordinal,
+                          const char *target, fp4gen_error *err);
+void fp4gen_close(fp4gen_device *dev);
+void fp4gen_device_get_info(const fp4gen_device *dev, fp4gen_device_info *out);
+
+/* `ptx` is the text that `gen` wrote; it is copied. */
+fp4gen_status fp4gen_load(fp4gen_kernel **out, fp4gen_device *dev, const char *ptx,
+                          size_t ptx_bytes, fp4gen_error *err);
+void fp4gen_unload(fp4gen_kernel *k);
+
+typedef struct fp4gen_kernel_info {
+    char name[128]; /* entry */
+    char target[16];
+    uint32_t tile_m, tile_n, tile_k, stages, smem_bytes, threads;
+    int d_is_f32; /* else bf16 */
+} fp4gen_kernel_info;
+void fp4gen_kernel_get_info(const fp4gen_kernel *k, fp4gen_kernel_info *out);
+
+typedef struct fp4gen_gemm {
+    uint32_t m, n, k;           /* elements */
+    uint64_t a, b, sfa, sfb, d; /* device addresses */
+    uint64_t lda, ldb, ldd;     /* bytes; 0: dense */
+    float alpha;                /* used when alpha_ptr is 0 */
+    uint64_t alpha_ptr;         /* device address of one float, or 0 */
+    void *stream;               /* CUstream, NULL: the default stream */
+    uint32_t ctas;              /* grid size, 0: as many as there are SMs */
+} fp4gen_gemm;
+/* m = 0 or n = 0 is a no-op; k = 0 sets D to 0.  Asynchronous in the stream. */
+fp4gen_status fp4gen_run(fp4gen_kernel *k, const fp4gen_gemm *g, fp4gen_error *err);
+
+/* Any kernel, any parameters: for the parts of a pipeline that are not GEMMs. */
+typedef struct fp4gen_launch {
+    const char *entry;                      /* name of the .entry */
+    uint32_t grid[3], block[3], cluster[3]; /* cluster 0: none */
+    uint32_t smem_bytes;                    /* dynamic */
+    void **params;                          /* as cuLaunchKernel */
+    void *stream;
+} fp4gen_launch;
+typedef struct fp4gen_module fp4gen_module;
+fp4gen_status fp4gen_module_load(fp4gen_module **out, fp4gen_device *dev,
+                                 const char *ptx, size_t ptx_bytes, fp4gen_error *err);
+fp4gen_status fp4gen_module_launch(fp4gen_module *m, const fp4gen_launch *l,
+                                   fp4gen_error *err);
+void fp4gen_module_unload(fp4gen_module *m);
+
+typedef struct fp4gen_tensor_map { /* 128 bytes, 64-byte aligned, pass as parameter */
+    _Alignas(64) unsigned char bytes[128];
+} fp4gen_tensor_map;
+/* Checks every rule of cuTensorMapEncodeTiled by name before the driver is asked. */
+typedef struct fp4gen_tensor_desc {
+    const char *name; /* for messages */
+    int type, rank;   /* CUtensorMapDataType; 1..5 */
+    uint64_t address;
+    uint64_t dims[5], strides[4]; /* elements; bytes of dimension 1.. */
+    uint32_t box[5];              /* elements */
+    int swizzle, l2_promotion;    /* CUtensorMapSwizzle, CUtensorMapL2promotion */
+} fp4gen_tensor_desc;
+fp4gen_status fp4gen_encode(fp4gen_device *dev, fp4gen_tensor_map *out,
+                            const fp4gen_tensor_desc *t, fp4gen_error *err);
+
+/* Device memory, for programs that have nothing else to get it from. */
+fp4gen_status fp4gen_alloc(fp4gen_device *dev, uint64_t *address, size_t bytes,
+                           fp4gen_error *err);
+fp4gen_status fp4gen_free(fp4gen_device *dev, uint64_t address, fp4gen_error *err);
+fp4gen_status fp4gen_upload(fp4gen_device *dev, uint64_t to, const void *from,
+                            size_t bytes, fp4gen_error *err);
+fp4gen_status fp4gen_download(fp4gen_device *dev, void *to, uint64_t from, size_t bytes,
+                              fp4gen_error *err);
+fp4gen_status fp4gen_fill(fp4gen_device *dev, uint64_t to, unsigned char byte,
+                          size_t bytes, fp4gen_error *err);
+/* Waits for `stream` (NULL: default) and returns what a kernel in it did wrong. */
+fp4gen_status fp4gen_sync(fp4gen_device *dev, void *stream, fp4gen_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
