@@ -1,0 +1,45 @@
+/* run.h - `gen run`: generate or read a kernel, run it, compare it with the reference.
+ *
+ * This is the part of main that sees both the generator and the runtime.  Like main
+ * it prints: results to `out`, everything else to `err`. */
+#ifndef FP4GEN_RUN_H
+#define FP4GEN_RUN_H
+
+#include "gen/job.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum run_check {
+    RUN_NO_CHECK,
+    RUN_CHECK,      /* all of D up to 2^31 MAC, above that a stated part of it */
+    RUN_CHECK_FULL, /* all of D */
+};
+
+struct run_options {
+    const char *ptx_path;     /* kernel as it lies on disk; NULL: generate it from job */
+    struct job_options job;
+    int64_t m, n, k;          /* -1: not given; --a and --b give them too */
+    uint64_t lda, ldb, ldd;   /* row strides in bytes; 0: the smallest that is allowed */
+    float alpha;
+    bool alpha_on_device;     /* through alpha_ptr instead of by value */
+    uint64_t seed;            /* of the data when there are no files */
+    enum run_check check;
+    const char *driver;       /* auto, cuda, emu; NULL: auto */
+    int device;               /* ordinal */
+    uint32_t ctas;            /* 0: as many as there are SMs */
+    int repeat;               /* launches; the time is of the fastest */
+    int pad_byte;             /* what lies in scale padding, 0..255 */
+    const char *a, *b, *d;    /* .npy files or NULL: --a, --b, --out */
+    const char *dtype;        /* "bf16": how to read 2-byte void .npy elements; or NULL */
+    const char *rounding;     /* nearest, halfstep; NULL: nearest */
+};
+
+/* Everything unset; m, n, k -1, alpha 1, repeat 1, pad_byte 0x7f. */
+struct run_options run_defaults(void);
+
+/* 0: done; 1: refused, failed, or the check failed; 2: misused. */
+int verb_run(const struct run_options *o, FILE *out, FILE *err);
+
+#endif
