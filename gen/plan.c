@@ -53,8 +53,10 @@ static void lay_out_stage(struct plan *p, const struct config *c)
     p->mma_warp = 5;
     p->threads = 32 * 6;
     p->d_elem_bytes = c->d_type == D_F32 ? 4 : 2;
-    p->chunk_cols = 32;
-    p->d_swizzle = c->d_type == D_F32 ? SWIZZLE_128B : SWIZZLE_64B;
+    /* 64 bytes of a row at a time: with 128 the staging area would cost the largest
+     * tile a stage. */
+    p->chunk_cols = 64 / p->d_elem_bytes;
+    p->d_swizzle = SWIZZLE_64B;
     p->staging_warp_bytes = (uint32_t)(32 * p->chunk_cols * p->d_elem_bytes);
     p->staging_bytes = (uint32_t)p->epilogue_warps * p->staging_warp_bytes;
 

@@ -1,0 +1,117 @@
+/* The picture of `gen plan`. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base.h"
+#include "gen/config.h"
+#include "gen/plan.h"
+
+static void put_smem(const struct plan *p, struct buf *out)
+{
+    buf_printf(out,
+               "  shared memory   %6u of %u bytes    %d stages x %u, epilogue %u, "
+               "barriers %u\n",
+               p->smem_bytes, p->smem_limit_bytes, p->stages, p->stage_bytes,
+               p->staging_bytes, p->barrier_bytes);
+    buf_printf(out, "    a stage       A %u + B %u + SFA %u + SFB %u\n", p->a_bytes,
+               p->b_bytes, p->sfa_bytes, p->sfb_bytes);
+    buf_puts(out, "    from byte     ");
+    for (int s = 0; s < p->stages; s++)
+        buf_printf(out, "%u  ", (uint32_t)s * p->stage_bytes);
+    buf_printf(out, "| staging %u | barriers %u | end %u\n", p->staging_offset,
+               p->barrier_offset, p->smem_bytes);
+}
+
+static void put_tmem(const struct plan *p, struct buf *out)
+{
+    buf_printf(out,
+               "  tensor memory   %6d of %d columns   %d x accumulator %d, %d x scales "
+               "(A %d, B %d)\n",
+               p->tmem_used_cols, p->config->target->tmem_cols, p->acc_count,
+               p->acc_cols, p->sf_sets, p->mmas * p->sfa_cols, p->mmas * p->sfb_cols);
+    /* One character for eight columns. */
+    const int cell = 8;
+    buf_puts(out, "    columns       |");
+    for (int c = 0; c < p->config->target->tmem_cols; c += cell) {
+        char mark = '.';
+        if (c < p->sf_col)
+            mark = (char)('0' + (c - p->acc_col) / p->acc_cols);
+        else if (c < p->tmem_used_cols)
+            mark = (char)('a' + (c - p->sf_col) / p->sf_set_cols);
+        buf_printf(out, "%c", mark);
+    }
+    buf_printf(out, "|  0-1 accumulators, a.. scale sets; %d allocated\n",
+               p->tmem_cols);
+}
+
+static void put_barriers(const struct plan *p, struct buf *out)
+{
+    buf_printf(out, "  barriers        full[%d] at %u: 1 arrival + %u bytes\n",
+               p->stages, p->full_bar, p->tx_bytes);
+    buf_printf(out, "                  empty[%d] at %u: 1 commit\n", p->stages,
+               p->empty_bar);
+    buf_printf(out, "                  acc_full[%d] at %u: 1 commit\n", p->acc_count,
+               p->acc_full_bar);
+    buf_printf(out, "                  acc_empty[%d] at %u: %d epilogue warps\n",
+               p->acc_count, p->acc_empty_bar, p->epilogue_warps);
+}
+
+static void put_schedule(const struct plan *p, struct buf *out)
+{
+    buf_printf(out,
+               "  warps           0-%d epilogue, %d load, %d mma and tensor memory: %d "
+               "threads\n",
+               p->epilogue_warps - 1, p->load_warp, p->mma_warp, p->threads);
+    const int file = 65536, most = 255;
+    int budget = file / p->threads;
+    buf_printf(
+        out,
+        "  registers       at most %d a thread (%d / %d threads, 255 by encoding)\n",
+        budget < most ? budget : most, file, p->threads);
+    buf_puts(out, "  schedule\n");
+    buf_printf(out, "    load          empty[s] | expect %u | A B SFA SFB | next s\n",
+               p->tx_bytes);
+    buf_puts(out, "    mma           full[s]  | cp 0");
+    for (int i = 0; i < p->mmas; i++) {
+        buf_printf(out, " | mma %d", i);
+        if (i + 1 < p->mmas)
+            buf_printf(out, "  cp %d", i + 1);
+    }
+    buf_puts(out, " | empty[s]      ... last step: acc_full[a]\n");
+    buf_printf(out,
+               "    epilogue      acc_full[a] | %d x { ld %d columns | * alpha | %s | "
+               "staging | store }",
+               p->config->tile_n / p->chunk_cols, p->chunk_cols,
+               p->config->d_type == D_F32 ? "f32" : "bf16");
+    buf_puts(out, " | acc_empty[a]\n");
+    if (p->acc_count == 2)
+        buf_puts(out, "    two accumulators: the epilogue of a tile runs beside the "
+                      "next tile's MMAs\n"
+                      "      mma       [ tile 0 -> acc 0 ][ tile 1 -> acc 1 ][ tile 2 "
+                      "-> acc 0 ]\n"
+                      "      epilogue                     [ acc 0           ][ acc 1   "
+                      "        ]\n");
+    else
+        buf_puts(
+            out,
+            "    one accumulator: MMAs and epilogue of consecutive tiles take turns\n"
+            "      mma       [ tile 0 ]            [ tile 1 ]\n"
+            "      epilogue            [ tile 0 ]            [ tile 1 ]\n");
+    if (p->sf_sets < p->stages)
+        buf_printf(out,
+                   "    %d scale sets for %d stages: a copy waits for the commit %d "
+                   "steps back\n",
+                   p->sf_sets, p->stages, p->sf_sets);
+}
+
+void plan_describe(const struct plan *p, struct buf *out)
+{
+    const struct config *c = p->config;
+    buf_printf(out, "%s for %s: tile %d x %d x %d, D %s, epilogue %s\n", c->name,
+               c->target->name, c->tile_m, c->tile_n, c->tile_k,
+               c->d_type == D_F32 ? "f32" : "bf16", c->epilogue);
+    put_smem(p, out);
+    put_tmem(p, out);
+    put_barriers(p, out);
+    put_schedule(p, out);
+}
