@@ -65,10 +65,16 @@ enum ptx_operand_kind {
                         with imm), the rest are coordinates, innermost first */
     PTX_OPND_PAIR,   /* d|p: items[0], items[1] */
     PTX_OPND_LABEL,  /* target: index into the function's insns (count = the end) */
-    PTX_OPND_FUNC,   /* name of a function, for call */
+    PTX_OPND_FUNC,   /* name of a function: mov of its address, call */
     PTX_OPND_SINK,   /* _ */
 };
 
+/* Operands stand in the order of the text, with three conventions:
+ *   call     {results}, callee (FUNC or REG), {arguments}, prototype (LABEL, only for
+ *            a REG callee); both VECTORs are there even when empty
+ *   brx.idx  index, {LABELs of its .branchtargets}
+ *   float literals: imm holds the bits of a double where the instruction's type has
+ *            64 bits, of a float everywhere else, however they were written */
 struct ptx_operand {
     enum ptx_operand_kind kind;
     bool negated;       /* !p */
@@ -76,7 +82,7 @@ struct ptx_operand {
     int reg;            /* index into func->regs, -1: none */
     int sreg;           /* enum ptx_sreg */
     int target;         /* LABEL */
-    int64_t imm;        /* bytes in addresses; float literals: bits (0f: 32, 0d: 64) */
+    int64_t imm;        /* bytes in addresses; float literals: see above */
     const struct ptx_var *var;
     const char *name;   /* as written, for messages */
     struct ptx_operand *items;
@@ -84,7 +90,7 @@ struct ptx_operand {
     int col;
 };
 
-#define PTX_MAX_TYPES 4
+#define PTX_MAX_TYPES 5
 #define PTX_MAX_MODS 12
 
 struct ptx_insn {
@@ -108,6 +114,15 @@ struct ptx_reg {
     int line;
 };
 
+/* A place in an initialiser that holds the address of something. */
+struct ptx_reloc {
+    uint32_t offset_bytes, bytes; /* in the variable */
+    const struct ptx_var *var;    /* NULL: the function `func` */
+    const char *func;
+    int64_t addend;
+    bool generic;                 /* generic(x): the generic address, not the space's own */
+};
+
 struct ptx_var {
     const char *name;
     enum ptx_space space;
@@ -116,16 +131,22 @@ struct ptx_var {
     uint32_t offset_bytes;       /* .param: in the parameter block; others: set by users */
     bool is_extern, is_visible;
     const uint8_t *init;         /* NULL: zero or undefined; else `bytes` bytes */
+    struct ptx_reloc *relocs;    /* addresses in init, which holds zeros there */
+    int reloc_count;
+    int reg;                     /* PTX_REG (parameters of .func): index into regs, else -1 */
     int line;
 };
 
 struct ptx_func {
     const char *name;
     bool is_entry, has_body;
-    struct ptx_var **params;     /* entry parameters in order, offsets filled in */
+    struct ptx_var **params;     /* in order, offsets filled in */
     int param_count;
     uint32_t param_bytes;
-    struct ptx_var **vars;       /* .shared, .local, .const, .global inside the body */
+    struct ptx_var **returns;    /* of a .func */
+    int return_count;
+    struct ptx_var **vars;       /* .shared, .local, .const, .global inside the body, and
+                                    the .param variables that carry a call's arguments */
     int var_count;
     struct ptx_reg *regs;
     int reg_count;
@@ -134,14 +155,17 @@ struct ptx_func {
     uint32_t reqntid[3], maxntid[3];      /* 0: not stated */
     uint32_t reqnctapercluster[3];        /* 0: not stated */
     uint32_t minnctapersm, maxnreg;       /* 0: not stated */
-    bool explicit_cluster;
+    uint32_t maxclusterrank;              /* 0: not stated */
+    bool explicit_cluster, blocks_are_clusters;
     int line;
 };
 
 struct ptx_module {
     const char *file;            /* for messages; may be NULL */
     int version;                 /* times ten: 88 */
+    int version_line;
     const char *target_name;     /* as written: "sm_100f" */
+    int target_line, target_col;
     const struct target *target; /* NULL: not in targets.def */
     struct ptx_func **funcs;
     int func_count;
