@@ -1,0 +1,147 @@
+/* mma_fp4_avx512.c - the FP4 mma with 512-bit vectors and VNNI.
+ *
+ * As mma_fp4_avx2.c, with sixteen rows of A at a time, all of K of them in sixteen
+ * registers while the rows of B go by; vpdpbusd adds four products at once. */
+#include "emu/mma_fp4.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma")))
+#define LANES 16
+
+/* One 32-bit word of a row of B, sixteen times. */
+AVX512 static inline __m512i word_of(const struct mma_panels *p, int column, int half,
+                                     int word)
+{
+    int32_t b;
+    __builtin_memcpy(&b, p->b[column][half][word], sizeof b);
+    return _mm512_set1_epi32(b);
+}
+
+/* Sums of one block, in quarters, of sixteen rows of A and one of B. */
+AVX512 static inline __m512i block_sums(const __m512i a[16], const struct mma_panels *p,
+                                        int column, int block)
+{
+    int i = block * 2;
+    __m512i sum = _mm512_set1_epi32(p->bias[column][block]);
+    sum = _mm512_dpbusd_epi32(sum, a[i], word_of(p, column, 0, i));
+    sum = _mm512_dpbusd_epi32(sum, a[i + 1], word_of(p, column, 0, i + 1));
+    sum = _mm512_dpbusd_epi32(sum, a[i + 8], word_of(p, column, 1, i));
+    return _mm512_dpbusd_epi32(sum, a[i + 9], word_of(p, column, 1, i + 1));
+}
+
+AVX512 static inline __m512 add_block_f32(__m512 x, const __m512i a[16],
+                                          const struct mma_panels *p, int lane,
+                                          int column, int block)
+{
+    __m512 scale = _mm512_mul_ps(_mm512_load_ps(&p->scale_a[block][lane]),
+                                 _mm512_set1_ps(p->scale_b[column][block]));
+    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(block_sums(a, p, column, block)), scale,
+                           x);
+}
+
+AVX512 static inline __m512 element_f32(const __m512i a[16], const struct mma_panels *p,
+                                        int lane, int column, __m512 d)
+{
+    __m512 x = add_block_f32(_mm512_setzero_ps(), a, p, lane, column, 0);
+    x = add_block_f32(x, a, p, lane, column, 1);
+    x = add_block_f32(x, a, p, lane, column, 2);
+    x = add_block_f32(x, a, p, lane, column, 3);
+    return _mm512_add_ps(x, d);
+}
+
+/* See mma_fp4_avx2.c. */
+AVX512 static inline __m256 round_once(__m512d x, __m512d d)
+{
+    const __m512i tail = _mm512_set1_epi64(0x1fffffff);
+    const __m512i tie = _mm512_set1_epi64(0x10000000);
+    __m512d sum = _mm512_add_pd(x, d);
+    __m512i bits = _mm512_castpd_si512(sum);
+    __mmask8 middle = _mm512_cmpeq_epi64_mask(_mm512_and_si512(bits, tail), tie);
+    if (middle != 0) {
+        const __m512d zero = _mm512_setzero_pd();
+        __m512d back = _mm512_sub_pd(sum, x);
+        __m512d error = _mm512_add_pd(_mm512_sub_pd(x, _mm512_sub_pd(sum, back)),
+                                      _mm512_sub_pd(d, back));
+        __mmask8 inexact = _mm512_mask_cmp_pd_mask(middle, error, zero, _CMP_NEQ_OQ);
+        __mmask8 inward = _mm512_cmplt_epi64_mask(
+            _mm512_xor_si512(_mm512_castpd_si512(error), bits), _mm512_setzero_si512());
+        __m512i one = _mm512_set1_epi64(1);
+        bits = _mm512_mask_sub_epi64(bits, inexact & inward, bits, one);
+        bits = _mm512_mask_add_epi64(bits, inexact & (__mmask8)~inward, bits, one);
+        sum = _mm512_castsi512_pd(bits);
+    }
+    return _mm512_cvtpd_ps(sum);
+}
+
+AVX512 static inline void add_block_f64(__m512d x[2], const __m512i a[16],
+                                        const struct mma_panels *p, int lane,
+                                        int column, int block)
+{
+    __m512i sums = block_sums(a, p, column, block);
+    __m512d b = _mm512_set1_pd((double)p->scale_b[column][block]);
+    __m512d low = _mm512_cvtps_pd(_mm256_load_ps(&p->scale_a[block][lane]));
+    __m512d high = _mm512_cvtps_pd(_mm256_load_ps(&p->scale_a[block][lane + 8]));
+    x[0] = _mm512_fmadd_pd(_mm512_cvtepi32_pd(_mm512_castsi512_si256(sums)),
+                           _mm512_mul_pd(low, b), x[0]);
+    x[1] = _mm512_fmadd_pd(_mm512_cvtepi32_pd(_mm512_extracti64x4_epi64(sums, 1)),
+                           _mm512_mul_pd(high, b), x[1]);
+}
+
+AVX512 static inline __m512 element_f64(const __m512i a[16], const struct mma_panels *p,
+                                        int lane, int column, __m512 d)
+{
+    __m512d x[2] = {_mm512_setzero_pd(), _mm512_setzero_pd()};
+    add_block_f64(x, a, p, lane, column, 0);
+    add_block_f64(x, a, p, lane, column, 1);
+    add_block_f64(x, a, p, lane, column, 2);
+    add_block_f64(x, a, p, lane, column, 3);
+    __m256 d_high =
+        _mm256_castsi256_ps(_mm512_extracti64x4_epi64(_mm512_castps_si512(d), 1));
+    __m256 r_low = round_once(x[0], _mm512_cvtps_pd(_mm512_castps512_ps256(d)));
+    __m256 r_high = round_once(x[1], _mm512_cvtps_pd(d_high));
+    return _mm512_castsi512_ps(
+        _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_castps_si256(r_low)),
+                           _mm256_castps_si256(r_high), 1));
+}
+
+AVX512 void mma_fp4_avx512(const struct mma_fp4 *m)
+{
+    _Alignas(64) struct mma_panels p;
+    mma_fp4_unpack_avx2(m, &p);
+    struct mma_span span_b[MMA_MAX_N];
+    for (int column = 0; column < m->n; column++)
+        span_b[column] =
+            mma_fp4_span(m->sfb + column * MMA_BLOCKS, MMA_BLOCKS, m->ue8m0);
+
+    for (int lane = 0; lane < MMA_LANES; lane += LANES) {
+        struct mma_span span_a =
+            mma_fp4_span(m->sfa + lane * MMA_BLOCKS, LANES * MMA_BLOCKS, m->ue8m0);
+        __m512i a[16];
+        for (int i = 0; i < 16; i++)
+            a[i] = _mm512_load_si512(p.a[i / 8][i % 8][lane]);
+        for (int column = 0; column < m->n; column++) {
+            uint32_t *at = m->d + column * MMA_LANES + lane;
+            __m512 d = m->accumulate ? _mm512_loadu_ps(at) : _mm512_setzero_ps();
+            switch (mma_fp4_sum(span_a, span_b[column])) {
+            case MMA_SUM_F32:
+                d = element_f32(a, &p, lane, column, d);
+                break;
+            case MMA_SUM_F64:
+                d = element_f64(a, &p, lane, column, d);
+                break;
+            case MMA_SUM_WIDE:
+                for (int i = 0; i < LANES; i++)
+                    at[i] =
+                        mma_fp4_exact(m, lane + i, column, m->accumulate ? at[i] : 0);
+                continue;
+            }
+            __m512i bits = _mm512_castps_si512(d);
+            __mmask16 nan = _mm512_cmp_ps_mask(d, d, _CMP_UNORD_Q);
+            _mm512_storeu_si512(
+                at, _mm512_mask_mov_epi32(bits, nan, _mm512_set1_epi32(0x7fffffff)));
+        }
+    }
+}
+#endif
