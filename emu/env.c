@@ -1,0 +1,225 @@
+#include "emu/env.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base.h"
+#include "emu/device.h"
+#include "emu/machine.h"
+#include "emu/mma_fp4.h"
+
+extern char **environ;
+
+#define MAX_THREADS 256
+
+static const struct env_row rows[] = {
+    {"FP4EMU_DEVICE", "sm_90, sm_100, sm_103, sm_120", "by the first module",
+     "the device to be; by default the one that the first module's .target names"},
+    {"FP4EMU_SEED", "0 .. 2^64-1, decimal or 0x", "0",
+     "where everything random starts; a report names it"},
+    {"FP4EMU_STRATEGY", "eager, lazy", "eager",
+     "asynchronous work completes at once, or as late as it may"},
+    {"FP4EMU_CHECK", "off, default, all", "default",
+     "hazard checks: none, errors, warnings and pedantic remarks too"},
+    {"FP4EMU_REPORT", "a file name", "stderr", "where reports are appended"},
+    {"FP4EMU_QUIET", "0, 1", "0", "1: no reports on stderr"},
+    {"FP4EMU_ISA", "auto, scalar, avx2, avx512", "auto",
+     "instructions that the matrix arithmetic uses; results are the same"},
+    {"FP4EMU_THREADS", "auto, 1 .. 256", "auto", "host threads of a launch"},
+};
+
+const struct env_row *env_row(size_t i)
+{
+    return i < COUNT_OF(rows) ? &rows[i] : NULL;
+}
+
+/* ---- values */
+
+static bool read_word(const char *value, const char *const *words, int count, int *out)
+{
+    for (int i = 0; i < count; i++) {
+        if (strcmp(value, words[i]) == 0) {
+            *out = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool read_u64(const char *value, uint64_t *out)
+{
+    /* strtoull takes blanks and signs; a seed has neither. */
+    bool hex = value[0] == '0' && (value[1] == 'x' || value[1] == 'X');
+    const char *digits = hex ? value + 2 : value;
+    size_t valid = strspn(digits, hex ? "0123456789abcdefABCDEF" : "0123456789");
+    if (digits[0] == '\0' || digits[valid] != '\0')
+        return false;
+    errno = 0;
+    *out = strtoull(digits, NULL, hex ? 16 : 10);
+    return errno == 0;
+}
+
+static bool read_threads(const char *value, int *out)
+{
+    uint64_t n;
+    if (strcmp(value, "auto") == 0) {
+        *out = 0;
+        return true;
+    }
+    if (!read_u64(value, &n) || n < 1 || n > MAX_THREADS)
+        return false;
+    *out = (int)n;
+    return true;
+}
+
+static bool read_device(const char *value, const char **out)
+{
+    const struct device *d = device_find(value);
+    *out = d ? d->name : NULL;
+    return d != NULL;
+}
+
+static bool read_isa(const char *value, const char **out, char *why, size_t why_bytes)
+{
+    enum mma_isa isa;
+    bool is_auto = strcmp(value, "auto") == 0;
+    *out = is_auto ? NULL : value;
+    return is_auto || mma_isa_choose(value, &isa, why, why_bytes);
+}
+
+static bool read_report(const char *value, const char **out, char *why,
+                        size_t why_bytes)
+{
+    FILE *f = fopen(value, "a");
+    if (!f) {
+        snprintf(why, why_bytes, "%s", strerror(errno));
+        return false;
+    }
+    fclose(f);
+    *out = value;
+    return true;
+}
+
+/* The variable of row `i` has `value`. */
+static bool read_value(struct env *e, size_t i, const char *value, char *why,
+                       size_t why_bytes)
+{
+    static const char *const strategies[] = {"eager", "lazy"};
+    static const char *const checks[] = {"off", "default", "all"};
+    static const char *const switches[] = {"0", "1"};
+    int n = 0;
+    bool ok = false;
+
+    switch (i) {
+    case 0:
+        return read_device(value, &e->device);
+    case 1:
+        return read_u64(value, &e->seed);
+    case 2:
+        ok = read_word(value, strategies, COUNT_OF(strategies), &n);
+        e->strategy = n == 0 ? STRATEGY_EAGER : STRATEGY_LAZY;
+        return ok;
+    case 3:
+        ok = read_word(value, checks, COUNT_OF(checks), &n);
+        e->check = (enum env_check)n;
+        return ok;
+    case 4:
+        return read_report(value, &e->report, why, why_bytes);
+    case 5:
+        ok = read_word(value, switches, COUNT_OF(switches), &n);
+        e->quiet = n != 0;
+        return ok;
+    case 6:
+        return read_isa(value, &e->isa, why, why_bytes);
+    default:
+        return read_threads(value, &e->threads);
+    }
+}
+
+/* ---- the environment */
+
+static bool is_known(const char *name, size_t bytes)
+{
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        if (strlen(rows[i].name) == bytes && memcmp(rows[i].name, name, bytes) == 0)
+            return true;
+    return false;
+}
+
+static bool names_are_known(char *error, size_t error_bytes)
+{
+    static const char prefix[] = "FP4EMU_";
+    for (char **v = environ; v && *v; v++) {
+        size_t bytes = strcspn(*v, "=");
+        if (strncmp(*v, prefix, sizeof prefix - 1) != 0 || is_known(*v, bytes))
+            continue;
+        int at = snprintf(error, error_bytes,
+                          "%.*s is no variable of the emulator; "
+                          "it has",
+                          (int)bytes, *v);
+        for (size_t i = 0; i < COUNT_OF(rows); i++) {
+            if (at < 0 || (size_t)at >= error_bytes)
+                break;
+            at += snprintf(error + at, error_bytes - (size_t)at, "%s %s", i ? "," : "",
+                           rows[i].name);
+        }
+        return false;
+    }
+    return true;
+}
+
+bool env_read(struct env *e, char *error, size_t error_bytes)
+{
+    *e = (struct env){.strategy = STRATEGY_EAGER, .check = ENV_CHECK_DEFAULT};
+    if (!names_are_known(error, error_bytes))
+        return false;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        char why[160] = "";
+        const char *value = getenv(rows[i].name);
+        if (!value || value[0] == '\0' || read_value(e, i, value, why, sizeof why))
+            continue;
+        snprintf(error, error_bytes, "%s is \"%s\"%s%s; allowed: %s", rows[i].name,
+                 value, why[0] ? ": " : "", why, rows[i].allowed);
+        return false;
+    }
+    return true;
+}
+
+/* ---- what the process runs with */
+
+static struct env used = {.strategy = STRATEGY_EAGER, .check = ENV_CHECK_DEFAULT};
+static char used_text[3][4096];
+
+static const char *keep(size_t slot, const char *text)
+{
+    if (!text)
+        return NULL;
+    snprintf(used_text[slot], sizeof used_text[slot], "%s", text);
+    return used_text[slot];
+}
+
+const struct env *env(void)
+{
+    return &used;
+}
+
+void env_use(const struct env *e)
+{
+    used = *e;
+    used.device = keep(0, e->device);
+    used.report = keep(1, e->report);
+    used.isa = keep(2, e->isa);
+}
+
+void env_set_seed(uint64_t seed)
+{
+    used.seed = seed;
+}
+
+void env_set_strategy(int strategy)
+{
+    used.strategy = strategy;
+}
