@@ -116,6 +116,16 @@ $(B)/lib/emu/libcuda.so.1: $(EMU_OBJS) $(B)/core.a
 
 tests: parts $(TESTS)
 
+# NVIDIA's host conversions, the second opinion of t_ref, are C++ in the toolkit.
+CXX      = g++
+NV_HDR   = $(wildcard $(if $(CUDA_INC),$(dir $(CUDA_INC))cuda_fp4.h))
+NV_CODECS = $(B)/tests/nv_codecs$(if $(and $(NV_HDR),$(shell command -v $(CXX))),,_none).o
+$(B)/tests/nv_codecs.o: tests/nv_codecs.cpp tests/nv_codecs.h
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "c++   $<")
+	$(Q)$(CXX) -std=c++17 -O1 -fPIC -fno-exceptions -fno-rtti -I. $(CUDA_CFLAGS) -c -o $@ $<
+$(B)/tests/t_ref: $(NV_CODECS)
+
 $(B)/tests/%: $(B)/tests/%.o $(B)/tests/main.o $(B)/tests/ref.o $(ARCHIVES)
 	@$(if $(V),,echo "link  $@")
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(call LINK_ALL,$^) -lcmocka
