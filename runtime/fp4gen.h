@@ -24,6 +24,10 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#if defined(__GNUC__)
+#pragma GCC visibility push(                                                           \
+    default) /* all that libfp4gen.so exports is declared here */
+#endif
 
 #define FP4GEN_VERSION "0.1.0"
 
@@ -42,6 +46,7 @@ typedef enum fp4gen_status {
 typedef struct fp4gen_error {
     fp4gen_status status;
     int cuda;        /* CUresult, 0 when the driver was not involved */
+    char code[32];   /* which message: "tensor-stride"; core/diag.def has them all */
     char text[4096]; /* one message: what, the value, what is allowed */
 } fp4gen_error;
 
@@ -61,11 +66,17 @@ typedef struct fp4gen_device_info {
     int sm_count;
     int driver_version; /* as cuDriverGetVersion: 12090 */
     int emulated;       /* 1: the CPU emulator */
+    char note[256];     /* why AUTO took the emulator, or "" */
 } fp4gen_device_info;
 
-/* `target` ("sm_100f", may be NULL) lets AUTO choose a device that can run it. */
+/* `ordinal` -1: the first device that can run `target`, else the first.  `target`
+ * ("sm_100f", may be NULL) lets AUTO choose between the drivers.  AUTO honours
+ * FP4GEN_DRIVER=auto|cuda|emu.  The emulator is the file that FP4GEN_EMU_LIB names,
+ * else emu/libcuda.so.1 beside libfp4gen.so or ../lib/emu/libcuda.so.1 from the
+ * program. */
 fp4gen_status fp4gen_open(fp4gen_device **out, fp4gen_driver driver, int ordinal,
                           const char *target, fp4gen_error *err);
+/* Kernels and modules of the device must be unloaded before. */
 void fp4gen_close(fp4gen_device *dev);
 void fp4gen_device_get_info(const fp4gen_device *dev, fp4gen_device_info *out);
 
@@ -93,6 +104,9 @@ typedef struct fp4gen_gemm {
 } fp4gen_gemm;
 /* m = 0 or n = 0 is a no-op; k = 0 sets D to 0.  Asynchronous in the stream. */
 fp4gen_status fp4gen_run(fp4gen_kernel *k, const fp4gen_gemm *g, fp4gen_error *err);
+/* The same, waits for the result and says how long it took between two events. */
+fp4gen_status fp4gen_run_timed(fp4gen_kernel *k, const fp4gen_gemm *g,
+                               float *milliseconds, fp4gen_error *err);
 
 /* Any kernel, any parameters: for the parts of a pipeline that are not GEMMs. */
 typedef struct fp4gen_launch {
@@ -137,6 +151,9 @@ fp4gen_status fp4gen_fill(fp4gen_device *dev, uint64_t to, unsigned char byte,
 /* Waits for `stream` (NULL: default) and returns what a kernel in it did wrong. */
 fp4gen_status fp4gen_sync(fp4gen_device *dev, void *stream, fp4gen_error *err);
 
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif
