@@ -22,13 +22,13 @@ void device_leave(const fp4gen_device *dev)
     dev->driver.cuCtxPopCurrent_v2(&ours);
 }
 
-static int attribute_of(const struct driver *d, CUdevice device, CUdevice_attribute a)
+static int attribute_of(const struct driver *d, CUdevice device, CUdevice_query a)
 {
     int value = 0;
     return d->cuDeviceGetAttribute(&value, a, device) ? 0 : value;
 }
 
-int device_attribute(const fp4gen_device *dev, CUdevice_attribute attribute)
+int device_query(const fp4gen_device *dev, CUdevice_query attribute)
 {
     return attribute_of(&dev->driver, dev->device, attribute);
 }
@@ -167,7 +167,7 @@ void fp4gen_device_get_info(const fp4gen_device *dev, fp4gen_device_info *out)
     memset(out, 0, sizeof *out);
     dev->driver.cuDeviceGetName(out->name, sizeof out->name, dev->device);
     out->cc = device_cc(dev);
-    out->sm_count = device_attribute(dev, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    out->sm_count = device_query(dev, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     out->driver_version = dev->driver.version;
     out->emulated = dev->driver.emulated;
     snprintf(out->note, sizeof out->note, "%s", dev->note);

@@ -11,8 +11,6 @@
 
 #include "runtime/error.h"
 
-#define EMULATOR "emu/libcuda.so.1"
-
 /* PTX ISA 9.0, "Release Notes": the CUDA release that brought each version. */
 static const struct {
     int ptx, driver;
@@ -44,17 +42,24 @@ fp4gen_status fail_cuda(const struct driver *d, fp4gen_error *err, fp4gen_status
     return status;
 }
 
-/* Directory of `path` with `rest` behind it, if that file can be read. */
-static void *open_beside(const char *path, const char *rest, char *tried, size_t bytes)
+/* The file that a program of `path` or a library of `path` finds the emulator in: in
+ * the source tree and, behind fp4gen/, where `make install` puts it. */
+static void *open_beside(const char *path, const char *lib)
 {
+    static const char *const places[] = {"emu", "fp4gen/emu"};
     const char *slash = strrchr(path, '/');
-    if (!slash)
-        return NULL;
-    snprintf(tried, bytes, "%.*s/%s", (int)(slash - path), path, rest);
-    return access(tried, R_OK) == 0 ? dlopen(tried, RTLD_NOW | RTLD_LOCAL) : NULL;
+    for (size_t i = 0; slash && i < COUNT_OF(places); i++) {
+        char file[PATH_MAX + 64];
+        snprintf(file, sizeof file, "%.*s/%s%s/libcuda.so.1", (int)(slash - path), path,
+                 lib, places[i]);
+        void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+        if (library)
+            return library;
+    }
+    return NULL;
 }
 
-/* FP4GEN_EMU_LIB; else lib/emu beside libfp4gen.so or the program's bin. */
+/* FP4GEN_EMU_LIB; else below the directory of libfp4gen.so or ../lib of the program. */
 static void *open_emulator(fp4gen_error *err)
 {
     /* The emulator carries the real driver's SONAME.  Whichever is loaded first answers
@@ -67,24 +72,20 @@ static void *open_emulator(fp4gen_error *err)
             fail(err, FP4GEN_NO_DRIVER, ERROR(EMU_LIB), named, dlerror());
         return library;
     }
-    char tried[2][PATH_MAX] = {"", ""}, program[PATH_MAX];
-    Dl_info self;
-    if (dladdr((const void *)ptx_versions, &self) && self.dli_fname) {
-        void *library =
-            open_beside(self.dli_fname, EMULATOR, tried[0], sizeof tried[0]);
-        if (library)
-            return library;
-    }
+    void *library = NULL;
+    char program[PATH_MAX] = "?";
+    Dl_info self = {.dli_fname = NULL};
+    if (dladdr((const void *)ptx_versions, &self) && self.dli_fname)
+        library = open_beside(self.dli_fname, "");
     ssize_t chars = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (chars > 0) {
+    if (!library && chars > 0) {
         program[chars] = '\0';
-        void *library =
-            open_beside(program, "../lib/" EMULATOR, tried[1], sizeof tried[1]);
-        if (library)
-            return library;
+        library = open_beside(program, "../lib/");
     }
-    fail(err, FP4GEN_NO_DRIVER, ERROR(EMU_NOT_FOUND), tried[0], tried[1]);
-    return NULL;
+    if (!library)
+        fail(err, FP4GEN_NO_DRIVER, ERROR(EMU_NOT_FOUND),
+             self.dli_fname ? self.dli_fname : "?", program);
+    return library;
 }
 
 static void *open_real(fp4gen_error *err)

@@ -48,7 +48,7 @@ fp4gen_status fp4gen_load(fp4gen_kernel **out, fp4gen_device *dev, const char *p
         return status;
     }
     k->image.ptx = NULL;
-    int count = device_attribute(dev, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    int count = device_query(dev, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     k->sm_count = count > 0 ? (uint32_t)count : 1;
     *out = k;
     return FP4GEN_OK;

@@ -126,7 +126,7 @@ fp4gen_status module_function(const fp4gen_module *m, const char *entry,
 {
     const struct driver *d = &m->dev->driver;
     int limit =
-        device_attribute(m->dev, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+        device_query(m->dev, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
     if (limit > 0 && smem_bytes > (uint32_t)limit)
         return fail(err, FP4GEN_BAD_ARGUMENT, ERROR(DEVICE_SMEM), entry, smem_bytes,
                     limit);
