@@ -22,13 +22,13 @@ void device_leave(const fp4gen_device *dev)
     dev->driver.cuCtxPopCurrent_v2(&ours);
 }
 
-static int attribute_of(const struct driver *d, CUdevice device, CUdevice_query a)
+static int attribute_of(const struct driver *d, CUdevice device, CUdevice_attribute a)
 {
     int value = 0;
     return d->cuDeviceGetAttribute(&value, a, device) ? 0 : value;
 }
 
-int device_query(const fp4gen_device *dev, CUdevice_query attribute)
+int device_query(const fp4gen_device *dev, CUdevice_attribute attribute)
 {
     return attribute_of(&dev->driver, dev->device, attribute);
 }

@@ -17,7 +17,7 @@ fp4gen_status device_enter(const fp4gen_device *dev, fp4gen_error *err);
 void device_leave(const fp4gen_device *dev);
 
 /* 0 when the driver does not know the attribute. */
-int device_query(const fp4gen_device *dev, CUdevice_query attribute);
+int device_query(const fp4gen_device *dev, CUdevice_attribute attribute);
 int device_cc(const fp4gen_device *dev); /* compute capability times ten */
 
 #endif
