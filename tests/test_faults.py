@@ -1,0 +1,84 @@
+"""Three faults planted in generated kernels: each must end in the emulator's report, which
+names the place, and never in "passed"."""
+
+import re
+
+import pytest
+
+from conftest import gen
+
+TILES = ("128x64x128", "128x256")
+STRATEGIES = ("eager", "lazy")
+SHAPE = ("-m", 300, "-n", 520, "-k", 1056)
+
+
+def replace_once(text, pattern, replacement):
+    """The edit must find its place exactly once, or the test tests nothing."""
+    new, count = re.subn(pattern, replacement, text, flags=re.M)
+    assert count == 1, f"{count} places for {pattern}"
+    return new
+
+
+def line_of(text, pattern):
+    return text[:re.search(pattern, text, re.M).start()].count("\n") + 1
+
+
+def without_full_wait(ptx):
+    return replace_once(ptx, r"^MMA_WAIT:\n.*try_wait.*\n.*bra.*MMA_WAIT;\n", "MMA_WAIT:\n")
+
+
+def short_expect_tx(ptx):
+    return replace_once(ptx, r"(mbarrier\.arrive\.expect_tx\S*\s+_, \[full\], )(\d+);",
+                        lambda m: f"{m[1]}{int(m[2]) - 16};")
+
+
+def wrong_stride(ptx):
+    """Bits 32-45 of a shared memory descriptor: bytes between groups of 8 rows, / 16."""
+    def halve(m):
+        desc = int(m[2], 16)
+        stride = desc >> 32 & 0x3fff
+        assert stride > 1
+        return f"{m[1]}{desc & ~(0x3fff << 32) | stride // 2 << 32:#x};"
+    return replace_once(ptx, r"(add\.u64\s+a_desc, wide, )(0x[0-9a-fA-F]+);", halve)
+
+
+FAULTS = {
+    # edit, what the report must name, the line that it must name (None: any)
+    "full_wait": (without_full_wait, r"(?i)copy|barrier|mbarrier", r"tcgen05\.(cp|mma)"),
+    "expect_tx": (short_expect_tx, r"(?i)barrier.*byte|byte.*barrier", None),
+    "stride": (wrong_stride, r"(?i)descriptor.*stride|stride.*descriptor", r"tcgen05\.mma"),
+}
+
+
+@pytest.fixture(scope="module", params=TILES)
+def kernel(request):
+    code, ptx, err = gen("--tile", request.param)
+    assert code == 0, err
+    return ptx
+
+
+def run(ptx, folder, strategy):
+    path = folder / "kernel.ptx"
+    path.write_text(ptx)
+    return gen("run", path, *SHAPE, "--driver", "emu", "--check",
+               env={"FP4EMU_STRATEGY": strategy})
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_unharmed_kernel_passes(kernel, strategy, tmp_path):
+    code, out, err = run(kernel, tmp_path, strategy)
+    assert code == 0, out + err
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_fault_is_reported(kernel, fault, strategy, tmp_path):
+    edit, names, place = FAULTS[fault]
+    code, out, err = run(edit(kernel), tmp_path, strategy)
+    assert code == 1, f"passed with a planted fault: {out}{err}"
+    lines = [int(n) for n in re.findall(r"line (\d+)", err)]
+    assert lines, f"no line is named: {err}"
+    assert re.search(names, err, re.S), err
+    if place:
+        text = edit(kernel).splitlines()
+        assert any(re.search(place, text[n - 1]) for n in lines), err
