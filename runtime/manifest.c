@@ -418,7 +418,7 @@ static bool read_comment(struct reader *r, struct span *block)
     uint32_t version = 0, seen = 0;
     do {
         if (!next_line(r, &line)) {
-            fail(r->err, bad, ERROR(PTX_NOT_OURS));
+            fail(r->err, bad, ERROR(KERNEL_NOT_OURS));
             return false;
         }
     } while (line.chars < strlen(BEGIN) || memcmp(line.at, BEGIN, strlen(BEGIN)) != 0);
@@ -480,7 +480,7 @@ static bool check_constant(const struct reader *r, struct span block)
     static const char name[] = " fp4gen_manifest[";
     const char *p = strstr(r->rest, name);
     if (!p) {
-        fail(r->err, FP4GEN_BAD_PTX, ERROR(PTX_TRUNCATED), r->line);
+        fail(r->err, FP4GEN_BAD_PTX, ERROR(KERNEL_TRUNCATED), r->line);
         return false;
     }
     p += strcspn(p, "{");
@@ -494,7 +494,7 @@ static bool check_constant(const struct reader *r, struct span block)
         same = read_u32((struct span){p, digits}, 0, 255, &byte) && (int)byte == want;
         p = skip_space(p + digits);
         if (*p == '\0') {
-            fail(r->err, FP4GEN_BAD_PTX, ERROR(PTX_TRUNCATED), r->line);
+            fail(r->err, FP4GEN_BAD_PTX, ERROR(KERNEL_TRUNCATED), r->line);
             return false;
         }
         if (*p != ',')
@@ -552,7 +552,7 @@ fp4gen_status manifest_read(struct image *out, const char *ptx, size_t bytes,
     out->ptx_bytes = bytes;
     const char *nul = memchr(ptx, '\0', bytes);
     if (nul) {
-        return fail(err, FP4GEN_BAD_PTX, ERROR(PTX_BINARY), (size_t)(nul - ptx));
+        return fail(err, FP4GEN_BAD_PTX, ERROR(KERNEL_BINARY), (size_t)(nul - ptx));
     }
     if (!read_comment(&r, &block))
         return FP4GEN_BAD_PTX;
