@@ -23,18 +23,25 @@ const char *diag_code_name(enum diag_code code)
     return messages[code].name;
 }
 
-struct diag *diag_add(struct diags *d, enum diag_code code, struct loc loc, ...)
+struct diag *diag_vadd(struct diags *d, enum diag_code code, struct loc loc,
+                       va_list args)
 {
     struct diag *g = ARENA_NEW(d->arena, struct diag);
-    va_list args;
-    va_start(args, loc);
     g->text = arena_vprintf(d->arena, messages[code].text, args);
-    va_end(args);
     g->code = code;
     g->loc = loc;
     *d->tail = g;
     d->tail = &g->next;
     d->count++;
+    return g;
+}
+
+struct diag *diag_add(struct diags *d, enum diag_code code, struct loc loc, ...)
+{
+    va_list args;
+    va_start(args, loc);
+    struct diag *g = diag_vadd(d, code, loc, args);
+    va_end(args);
     return g;
 }
 

@@ -42,6 +42,8 @@ struct diags {
 struct diags *diags_new(struct arena *a);
 /* The arguments fill the message's text in diag.def. */
 struct diag *diag_add(struct diags *d, enum diag_code code, struct loc loc, ...);
+struct diag *diag_vadd(struct diags *d, enum diag_code code, struct loc loc,
+                       va_list args);
 /* Adds a line below the newest message. */
 void diag_note(struct diags *d, struct loc loc, const char *fmt, ...) PRINTF_LIKE(3, 4);
 const char *diag_code_name(enum diag_code code); /* "smem-over" */

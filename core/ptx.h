@@ -77,14 +77,14 @@ enum ptx_operand_kind {
  *            64 bits, of a float everywhere else, however they were written */
 struct ptx_operand {
     enum ptx_operand_kind kind;
-    bool negated;       /* !p */
-    bool is_float;      /* IMM was written 0f.. or 0d.. or with a decimal point */
-    int reg;            /* index into func->regs, -1: none */
-    int sreg;           /* enum ptx_sreg */
-    int target;         /* LABEL */
-    int64_t imm;        /* bytes in addresses; float literals: see above */
+    bool negated;  /* !p */
+    bool is_float; /* IMM was written 0f.. or 0d.. or with a decimal point */
+    int reg;       /* index into func->regs, -1: none */
+    int sreg;      /* enum ptx_sreg */
+    int target;    /* LABEL */
+    int64_t imm;   /* bytes in addresses; float literals: see above */
     const struct ptx_var *var;
-    const char *name;   /* as written, for messages */
+    const char *name; /* as written, for messages */
     struct ptx_operand *items;
     int item_count;
     int col;
@@ -98,14 +98,14 @@ struct ptx_insn {
     uint8_t types[PTX_MAX_TYPES];
     uint16_t mods[PTX_MAX_MODS];
     int type_count, mod_count;
-    int vector;          /* 2, 4 or 8 for .v2 .v4 .v8, else 1 */
-    int repeat;          /* 1..128 for .x1 .. .x128 (tcgen05.ld, ldmatrix), else 0 */
-    int guard;           /* register index of @p, -1: none */
+    int vector; /* 2, 4 or 8 for .v2 .v4 .v8, else 1 */
+    int repeat; /* 1..128 for .x1 .. .x128 (tcgen05.ld, ldmatrix), else 0 */
+    int guard;  /* register index of @p, -1: none */
     bool guard_negated;
     struct ptx_operand *operands;
     int operand_count;
-    int line, col;       /* of the opcode */
-    const char *opcode;  /* the whole dotted opcode as written */
+    int line, col;      /* of the opcode */
+    const char *opcode; /* the whole dotted opcode as written */
 };
 
 struct ptx_reg {
@@ -120,7 +120,7 @@ struct ptx_reloc {
     const struct ptx_var *var;    /* NULL: the function `func` */
     const char *func;
     int64_t addend;
-    bool generic;                 /* generic(x): the generic address, not the space's own */
+    bool generic; /* generic(x): the generic address, not the space's own */
 };
 
 struct ptx_var {
@@ -128,48 +128,48 @@ struct ptx_var {
     enum ptx_space space;
     enum ptx_type type;
     uint32_t align_bytes, bytes; /* bytes 0: extern array without a size */
-    uint32_t offset_bytes;       /* .param: in the parameter block; others: set by users */
+    uint32_t offset_bytes; /* .param: in the parameter block; others: set by users */
     bool is_extern, is_visible;
-    const uint8_t *init;         /* NULL: zero or undefined; else `bytes` bytes */
-    struct ptx_reloc *relocs;    /* addresses in init, which holds zeros there */
+    const uint8_t *init;      /* NULL: zero or undefined; else `bytes` bytes */
+    struct ptx_reloc *relocs; /* addresses in init, which holds zeros there */
     int reloc_count;
-    int reg;                     /* PTX_REG (parameters of .func): index into regs, else -1 */
+    int reg; /* PTX_REG (parameters of .func): index into regs, else -1 */
     int line;
 };
 
 struct ptx_func {
     const char *name;
     bool is_entry, has_body;
-    struct ptx_var **params;     /* in order, offsets filled in */
+    struct ptx_var **params; /* in order, offsets filled in */
     int param_count;
     uint32_t param_bytes;
-    struct ptx_var **returns;    /* of a .func */
+    struct ptx_var **returns; /* of a .func */
     int return_count;
-    struct ptx_var **vars;       /* .shared, .local, .const, .global inside the body, and
-                                    the .param variables that carry a call's arguments */
+    struct ptx_var **vars; /* .shared, .local, .const, .global inside the body, and
+                              the .param variables that carry a call's arguments */
     int var_count;
     struct ptx_reg *regs;
     int reg_count;
     struct ptx_insn *insns;
     int insn_count;
-    uint32_t reqntid[3], maxntid[3];      /* 0: not stated */
-    uint32_t reqnctapercluster[3];        /* 0: not stated */
-    uint32_t minnctapersm, maxnreg;       /* 0: not stated */
-    uint32_t maxclusterrank;              /* 0: not stated */
+    uint32_t reqntid[3], maxntid[3]; /* 0: not stated */
+    uint32_t reqnctapercluster[3];   /* 0: not stated */
+    uint32_t minnctapersm, maxnreg;  /* 0: not stated */
+    uint32_t maxclusterrank;         /* 0: not stated */
     bool explicit_cluster, blocks_are_clusters;
     int line;
 };
 
 struct ptx_module {
-    const char *file;            /* for messages; may be NULL */
-    int version;                 /* times ten: 88 */
+    const char *file; /* for messages; may be NULL */
+    int version;      /* times ten: 88 */
     int version_line;
-    const char *target_name;     /* as written: "sm_100f" */
+    const char *target_name; /* as written: "sm_100f" */
     int target_line, target_col;
     const struct target *target; /* NULL: not in targets.def */
     struct ptx_func **funcs;
     int func_count;
-    struct ptx_var **vars;       /* module scope */
+    struct ptx_var **vars; /* module scope */
     int var_count;
 };
 
@@ -188,11 +188,11 @@ const char *ptx_mod_spelling(enum ptx_mod m);
 
 /* One row of ptx_ops.def, for `gen ops` and the checker. */
 struct ptx_op_info {
-    const char *spelling;  /* "mbarrier.try_wait" */
-    int isa;               /* lowest .version, times ten */
-    uint32_t needs;        /* enum target_feature, 0: every target */
-    const char *mods;      /* allowed dot parts, see ptx_ops.def */
-    const char *operands;  /* see ptx_ops.def */
+    const char *spelling; /* "mbarrier.try_wait" */
+    int isa;              /* lowest .version, times ten */
+    uint32_t needs;       /* enum target_feature, 0: every target */
+    const char *mods;     /* allowed dot parts, see ptx_ops.def */
+    const char *operands; /* see ptx_ops.def */
     bool emulated;
 };
 const struct ptx_op_info *ptx_op_info(enum ptx_op op);
