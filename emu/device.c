@@ -97,6 +97,24 @@ const struct target *device_target(const struct device *d)
     return best;
 }
 
+static const struct device *current;
+
+const struct device *device_current(void)
+{
+    return current;
+}
+
+void device_force(const struct device *d)
+{
+    current = d;
+}
+
+void device_settle(const struct target *t)
+{
+    if (!current)
+        current = device_for(t);
+}
+
 /* What does not depend on the profile.  Limits are those of the CUDA C++ Programming
  * Guide, "Compute Capabilities"; features that the emulator lacks are 0. */
 static const struct {

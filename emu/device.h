@@ -33,6 +33,12 @@ const struct device *device_for(const struct target *t);
 /* The plain row of targets.def with the device's limits. */
 const struct target *device_target(const struct device *d);
 
+/* The device that the process has: FP4EMU_DEVICE's, else the one that the first module
+ * was for.  NULL: undecided, device_at(0) is shown.  Used under the driver's lock. */
+const struct device *device_current(void);
+void device_force(const struct device *d);
+void device_settle(const struct target *t); /* nothing if it is decided already */
+
 /* Value of a CUdevice_attribute; false: there is no such attribute. */
 bool device_attribute(const struct device *d, int attribute, int *value);
 

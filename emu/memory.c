@@ -34,8 +34,9 @@
 #define WINDOW_MIN_BYTES (UINT64_C(1) << 28)
 #define HIDE_BYTES 65536u /* poisoned on either side of an allocation */
 #define FREED_COUNT 64
-#define NEAR_BYTES (UINT64_C(16) << 20) /* how far away an allocation is still named   \
-                                         */
+#define NEAR_BYTES                                                                     \
+    (UINT64_C(16) << 20) /* how far away an allocation is still named                  \
+                          */
 
 struct entry {
     uint64_t from, to; /* `to` excluded */
@@ -103,6 +104,16 @@ uint8_t *memory_at(uint64_t address, uint64_t bytes, bool write)
 bool memory_contains(uint64_t address, uint64_t bytes)
 {
     return memory_at(address, bytes, false) != NULL;
+}
+
+static bool in_window(uint64_t address)
+{
+    return address >= window_from && address < window_to;
+}
+
+bool memory_is_device_address(uint64_t address)
+{
+    return in_window(address);
 }
 
 size_t memory_count(void)
@@ -247,11 +258,6 @@ void memory_label(uint64_t address, const char *name, uint32_t flags)
     assert(i < entry_count && entries[i].from == address);
     entries[i].allocation->name = name;
     entries[i].allocation->flags = flags;
-}
-
-static bool in_window(uint64_t address)
-{
-    return address >= window_from && address < window_to;
 }
 
 static void remove_entry(size_t i)

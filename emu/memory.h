@@ -54,6 +54,8 @@ bool memory_contains(uint64_t address, uint64_t bytes);
  * allocation at 0x7f0000000200", "in memory freed before", "read-only variable lut". */
 const char *memory_describe(uint64_t address, uint64_t bytes, char *text,
                             size_t text_bytes);
+/* Is `address` in the window that device memory is taken from, allocated or not? */
+bool memory_is_device_address(uint64_t address);
 /* How many live allocations there are, and the i-th in order of address. */
 size_t memory_count(void);
 const struct allocation *memory_nth(size_t i);

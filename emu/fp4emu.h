@@ -1,0 +1,40 @@
+/* fp4emu.h - what the emulator's libcuda.so.1 offers beyond the driver API.
+ *
+ * Reached through dlsym, as the driver's own entry points are; a real driver has none
+ * of them.  All may be called from any thread at any time, also while a launch runs. */
+#ifndef FP4EMU_H
+#define FP4EMU_H
+
+#include <stddef.h>
+
+#define FP4EMU_VERSION 1
+
+/* FP4EMU_VERSION of the library. */
+int fp4emu_version(void);
+
+/* As FP4EMU_SEED and FP4EMU_STRATEGY, for the launches that follow.  False (0): there
+ * is no such strategy. */
+void fp4emu_set_seed(unsigned long long seed);
+int fp4emu_set_strategy(const char *name);
+
+/* The newest report into `text`, cut off at `bytes` with a NUL.  Returns its whole
+ * length, 0 when there was none. */
+size_t fp4emu_last_report(char *text, size_t bytes);
+
+struct fp4emu_stats {
+    unsigned long long launches; /* in this process, so far */
+    /* of the newest launch: */
+    unsigned long long ctas, ctas_done;
+    unsigned long long warp_instructions; /* grows as clusters end */
+    double seconds;                       /* 0 while it runs */
+    int running;
+};
+void fp4emu_get_stats(struct fp4emu_stats *out);
+
+/* `fn` is called about ten times a second while a launch runs, from a thread of the
+ * emulator, and once when it has ended.  NULL: no more calls. */
+typedef void fp4emu_progress_fn(void *arg, unsigned long long ctas_done,
+                                unsigned long long ctas);
+void fp4emu_set_progress(fp4emu_progress_fn *fn, void *arg);
+
+#endif

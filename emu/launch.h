@@ -1,0 +1,50 @@
+/* launch.h - from a function and its parameters to a finished grid.
+ *
+ * launch_prepare() checks what the driver checks and copies the parameters, so that a
+ * launch can wait in a graph; launch_run() runs it here and now.  A kernel's error is
+ * written as one report, on stderr or where FP4EMU_REPORT says. */
+#ifndef FP4EMU_LAUNCH_H
+#define FP4EMU_LAUNCH_H
+
+#include "emu/libcuda.h"
+#include "emu/module.h"
+
+struct launch {
+    struct CUfunc_st *function;
+    uint32_t dim[3], block[3], cluster[3];
+    uint32_t dyn_smem_bytes;
+    bool cooperative;
+    uint8_t *params; /* 128-byte aligned, owned; NULL: none */
+    uint32_t param_bytes;
+};
+
+/* Checks limits and packs the parameters; exactly one of `params` and `extra` is given,
+ * as for cuLaunchKernel.  `out` then owns memory until launch_free(). */
+CUresult launch_prepare(struct launch *out, const CUlaunchConfig *config,
+                        struct CUfunc_st *f, void **params, void **extra);
+/* A copy with parameters of its own. */
+CUresult launch_copy(struct launch *out, const struct launch *l);
+void launch_free(struct launch *l);
+/* What a kernel did wrong, CUDA_SUCCESS if nothing. */
+CUresult launch_run(const struct launch *l);
+
+/* CTAs of the largest number of clusters, or of single blocks, that fit a device at
+ * once: what cooperative launches and occupancy queries go by. */
+int launch_blocks_per_sm(const struct CUfunc_st *f, int threads,
+                         uint64_t dyn_smem_bytes);
+
+/* Numbers of the newest launch.  Needs no lock: a progress bar may ask from another
+ * thread while the launch runs. */
+struct launch_stats {
+    uint64_t launches; /* so far, in this process */
+    uint64_t ctas, ctas_done;
+    uint64_t steps; /* warp instructions; complete when the launch has ended */
+    double seconds; /* of a launch that has ended, else 0 */
+    bool running;
+};
+void launch_get_stats(struct launch_stats *out);
+
+/* Text of the newest report, "" if there was none.  Valid until the next launch. */
+const char *launch_report(void);
+
+#endif

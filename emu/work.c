@@ -1,0 +1,171 @@
+#include "emu/work.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "emu/memory.h"
+
+/* Bytes from the first to the last byte of a box; UINT64_MAX: more than there can be.
+ */
+static uint64_t span_bytes(const struct place *p, const struct copy *c)
+{
+    const uint64_t limit = UINT64_C(1) << 47;
+    uint64_t slice_bytes = p->pitch_bytes * p->slice_rows;
+    bool too_large = c->width_bytes > limit || p->pitch_bytes > limit ||
+                     p->slice_rows > limit ||
+                     (p->pitch_bytes && (c->rows > limit / p->pitch_bytes ||
+                                         p->slice_rows > limit / p->pitch_bytes)) ||
+                     (slice_bytes && c->slices > limit / slice_bytes);
+    if (too_large)
+        return UINT64_MAX;
+    return (c->slices - 1) * slice_bytes + (c->rows - 1) * p->pitch_bytes +
+           c->width_bytes;
+}
+
+static bool place_is_good(const struct place *p, const struct copy *c)
+{
+    uint64_t bytes = span_bytes(p, c);
+    const struct allocation *m = memory_find(p->address);
+
+    if ((c->rows > 1 && p->pitch_bytes < c->width_bytes) ||
+        (c->slices > 1 && p->slice_rows < c->rows) || bytes == UINT64_MAX)
+        return false;
+    if (p->kind == PLACE_HOST &&
+        (!m || m->kind == MEMORY_REGISTERED)) /* may be registered in part only */
+        return p->address != 0 && !memory_is_device_address(p->address);
+    if (p->kind == PLACE_HOST && m->kind == MEMORY_DEVICE)
+        return false; /* from and to are mixed up */
+    if (m)
+        return m->kind != MEMORY_PARAM && memory_contains(p->address, bytes);
+    return p->kind == PLACE_UNIFIED && p->address != 0 &&
+           !memory_is_device_address(p->address);
+}
+
+static CUresult copy_check(const struct copy *c)
+{
+    if (!c->width_bytes || !c->rows || !c->slices)
+        return CUDA_SUCCESS;
+    return place_is_good(&c->from, c) && place_is_good(&c->to, c)
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
+}
+
+static void copy_run(const struct copy *c)
+{
+    if (!c->width_bytes)
+        return;
+    for (uint64_t z = 0; z < c->slices; z++) {
+        for (uint64_t y = 0; y < c->rows; y++) {
+            uint64_t from =
+                c->from.address + (z * c->from.slice_rows + y) * c->from.pitch_bytes;
+            uint64_t to =
+                c->to.address + (z * c->to.slice_rows + y) * c->to.pitch_bytes;
+            memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from,
+                    (size_t)c->width_bytes);
+        }
+    }
+}
+
+static CUresult fill_check(const struct fill *f)
+{
+    uint64_t element = (uint64_t)f->element_bytes;
+    uint64_t limit = UINT64_C(1) << 47;
+    if (f->address % element || (f->rows > 1 && f->pitch_bytes % element))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!f->width_elems || !f->rows)
+        return CUDA_SUCCESS;
+    if (f->width_elems > limit / element || f->pitch_bytes > limit ||
+        (f->rows > 1 && f->pitch_bytes < f->width_elems * element) ||
+        (f->pitch_bytes && f->rows > limit / f->pitch_bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    const struct allocation *m = memory_find(f->address);
+    uint64_t bytes = (f->rows - 1) * f->pitch_bytes + f->width_elems * element;
+    return m && m->kind != MEMORY_PARAM && memory_contains(f->address, bytes)
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
+}
+
+static void fill_run(const struct fill *f)
+{
+    size_t element = (size_t)f->element_bytes;
+    for (uint64_t y = 0; y < f->rows; y++) {
+        uint8_t *p = (uint8_t *)(uintptr_t)(f->address + y * f->pitch_bytes);
+        if (element == 1) {
+            memset(p, (int)(f->value & 0xff), (size_t)f->width_elems);
+            continue;
+        }
+        uint16_t half = (uint16_t)f->value;
+        for (uint64_t x = 0; x < f->width_elems; x++)
+            memcpy(p + x * element, element == 2 ? (const void *)&half : &f->value,
+                   element);
+    }
+}
+
+CUresult work_check(const struct work *w)
+{
+    switch (w->kind) {
+    case WORK_COPY:
+        return copy_check(&w->u.copy);
+    case WORK_FILL:
+        return fill_check(&w->u.fill);
+    case WORK_KERNEL:
+        return handle_kind(w->u.launch.function) == HANDLE_FUNCTION
+                   ? CUDA_SUCCESS
+                   : CUDA_ERROR_INVALID_HANDLE;
+    case WORK_CALL:
+        return w->u.call.function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case WORK_NOTHING:
+        break;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult kernel_run(struct CUctx_st *c, const struct launch *l)
+{
+    const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
+    CUresult r = launch_run(l);
+    if (r == CUDA_SUCCESS || r == CUDA_ERROR_OUT_OF_MEMORY)
+        return r;
+    /* A launch is asynchronous: its error is seen by the calls that follow. */
+    c->sticky = r;
+    return blocking && strcmp(blocking, "1") == 0 ? r : CUDA_SUCCESS;
+}
+
+CUresult work_run(struct CUctx_st *c, const struct work *w)
+{
+    CUresult r = work_check(w);
+    if (r != CUDA_SUCCESS)
+        return r;
+    switch (w->kind) {
+    case WORK_KERNEL:
+        return kernel_run(c, &w->u.launch);
+    case WORK_COPY:
+        copy_run(&w->u.copy);
+        break;
+    case WORK_FILL:
+        fill_run(&w->u.fill);
+        break;
+    case WORK_CALL:
+        unlock_for_callback();
+        w->u.call.function(w->u.call.data);
+        lock_after_callback();
+        break;
+    case WORK_NOTHING:
+        break;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult work_copy(struct work *out, const struct work *w)
+{
+    *out = *w;
+    return w->kind == WORK_KERNEL ? launch_copy(&out->u.launch, &w->u.launch)
+                                  : CUDA_SUCCESS;
+}
+
+void work_free(struct work *w)
+{
+    if (w->kind == WORK_KERNEL)
+        launch_free(&w->u.launch);
+    *w = (struct work){0};
+}
