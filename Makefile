@@ -168,7 +168,7 @@ check-all:  ## test, format, clang-tidy, fuzz smoke, every config through ptxas 
 	@FP4GEN_FULL_SWEEP=1 $(PYTHON) tests/run.py -j$(JOBS) build/release build/release-san-clang
 
 bench: deps  ## measure the generator and the emulator; writes bench/results.json
-	@$(SUBMAKE) all
+	@$(SUBMAKE) all build/release/bench/gen_rate
 	@$(PYTHON) bench/run.py
 
 golden: deps  ## rewrite tests/golden; review the diff like code
@@ -181,13 +181,18 @@ fmt:  ## clang-format the C files in place
 fmt-check:
 	$(Q)clang-format --dry-run -Werror $(CHECKED_C)
 
+TIDY_FLAGS = $(filter-out -MMD -MP,$(ALL_CFLAGS)) $(LUA_CFLAGS) $(CUDA_CFLAGS)
 tidy: preflight  ## clang-tidy over all C files
 	$(Q)printf '%s\n' $(filter %.c,$(CHECKED_C)) | xargs -P $(JOBS) -n 4 \
-	    clang-tidy --quiet -- $(ALL_CFLAGS) $(LUA_CFLAGS) $(CUDA_CFLAGS)
+	    sh -c 'clang-tidy --quiet "$$@" -- $(TIDY_FLAGS)' tidy
+
+$(B)/bench/%: $(B)/bench/%.o $(ARCHIVES)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(call LINK_ALL,$^)
 
 # Each tests/fuzz_NAME.c mutates the inputs in its own seed list for some seconds.
-FUZZERS = $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/fuzz_*.c))
-$(B)/tests/fuzz_%: $(B)/tests/fuzz_%.o $(ARCHIVES) $(B)/tests/ref.o
+FUZZERS = $(patsubst tests/%.c,$(B)/tests/%,$(filter-out tests/fuzz_main.c,$(wildcard tests/fuzz_*.c)))
+$(B)/tests/fuzz_%: $(B)/tests/fuzz_%.o $(B)/tests/fuzz_main.o $(ARCHIVES)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(call LINK_ALL,$^)
 
 fuzz: $(FUZZERS)
