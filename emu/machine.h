@@ -89,15 +89,15 @@ struct op {
     struct opnd guard;           /* slot of the predicate; kind SINK: none */
     struct opnd *opnds;          /* in the order of the text */
     int opnd_count;
-    uint8_t type;      /* enum ptx_type: last type of the opcode */
-    uint8_t from_type; /* first type, of cvt and the like */
-    bool aligned;      /* .aligned: needs all live lanes at once */
-    bool gathers;      /* .sync with a member mask: lanes wait for each other */
-    uint32_t aux[6];   /* free for the decoder of this instruction family:
-                          modifiers boiled down so that exec_ need not search */
-    void *data;        /* the same, in the kernel's arena */
-    uint32_t target;   /* of a branch */
-    uint32_t next;     /* pc of the instruction behind */
+    uint8_t type;       /* enum ptx_type: last type of the opcode */
+    uint8_t first_type; /* first type: what cvt, set and the like make */
+    bool aligned;       /* .aligned: needs all live lanes at once */
+    bool gathers;       /* .sync with a member mask: lanes wait for each other */
+    uint32_t aux[6];    /* free for the decoder of this instruction family:
+                           modifiers boiled down so that exec_ need not search */
+    void *data;         /* the same, in the kernel's arena */
+    uint32_t target;    /* of a branch */
+    uint32_t next;      /* pc of the instruction behind */
 };
 
 /* A variable of module or function scope in .global or .const: who loads the module
@@ -117,6 +117,7 @@ struct kernel { /* one .entry, decoded */
     struct sreg_slot {
         uint32_t slot;
         uint16_t sreg; /* enum ptx_sreg */
+        bool is_wide;  /* 8 bytes a lane */
     } * sregs;         /* written when a warp starts */
     int sreg_count;
     uint32_t static_smem_bytes; /* from SMEM_RESERVED_BYTES on */
@@ -170,7 +171,14 @@ struct warp {
     uint32_t cur_lanes;
     struct wait waits[WARP_LANES]; /* of a parked group, at its lowest lane */
     uint64_t steps;                /* warp instructions executed */
-    uint64_t seen_events;          /* cluster->events when it last went idle */
+    uint32_t event_lanes;          /* parked lanes that any event wakes */
+    uint32_t time_lanes;           /* ... that sleep */
+    uint32_t lane_waits;           /* ... that wait for other lanes of this warp */
+    bool read_clock;               /* in its last turn */
+    bool polled;                   /* its last turn ended with a failed poll */
+    bool spinning;                 /* proven to repeat itself until something changes */
+    uint64_t seen_events;          /* cluster->events at the end of its last turn */
+    uint64_t seen_global_events;
     struct spin *spin; /* proof that it polls in vain: owned by check_spin.c */
     const struct allocation *hit; /* where its last global access was */
     uint32_t ld_pending;          /* tcgen05.ld issued and not waited for */
@@ -212,7 +220,10 @@ struct cta {
     bool tmem_relinquished;
     int live_warps; /* 0: the CTA has exited */
     struct mbar *mbar_hash[MBAR_HASH];
-    struct mbar *mbars;          /* all of them, by next_of_cta */
+    struct mbar *mbars; /* all of them, by next_of_cta */
+    struct mbar *mbar_spare;
+    uint32_t watch_from,
+        watch_to;                /* pending operations and unseen copies touch these */
     uint32_t mbar_from, mbar_to; /* valid barriers lie between these offsets */
     void *sync;                  /* named barriers: owned by exec_bar.c */
     void *copies;                /* cp.async groups: owned by exec_cpasync.c */
@@ -234,8 +245,10 @@ struct cluster {
     uint64_t events; /* counts what a waiting warp may see: stores, arrivals,
                         completions, releases, exits */
     uint64_t clock;  /* virtual time in ns */
-    uint32_t barrier_arrived, barrier_epoch; /* barrier.cluster; owned by exec_bar.c */
-    struct arena *arena;                     /* goes with the cluster */
+    void *sync;      /* barrier.cluster: owned by exec_bar.c */
+    int live_ctas;
+    struct async_op *running; /* being completed: what mbar_complete_tx belongs to */
+    struct cluster *next;     /* in a list of the machine */
 };
 
 enum strategy {
@@ -254,9 +267,10 @@ struct grid {
     uint32_t param_bytes;
     enum strategy strategy;
     uint64_t seed;
-    int threads;           /* host threads, 0: as many as there are CPUs */
-    int sm_count;          /* for %nsmid, 0: 148 */
-    uint64_t id;           /* for %gridid */
+    int threads;    /* host threads, 0: as many as there are CPUs */
+    bool no_checks; /* FP4EMU_CHECK=off: hazard checks 4, 5, 7 and 8 are left out */
+    int sm_count;   /* for %nsmid, 0: 148 */
+    uint64_t id;    /* for %gridid */
     struct report *report; /* the first error of the launch; see report.h */
 
     atomic_ullong ctas_done;     /* for a progress bar, readable from other threads */
@@ -266,8 +280,13 @@ struct grid {
     void *run;                    /* of the running machine */
 };
 
-/* Runs the grid to its end.  False: g->report holds the error. */
+/* Runs the grid to its end.  False: g->report holds the error.  The lock that makes
+ * global read-modify-writes of several host threads indivisible is the grid's. */
 bool grid_run(struct grid *g);
+/* A read-modify-write of global memory between these two is indivisible among the host
+ * threads of a launch: atom, red, reducing copies. */
+void global_lock(struct grid *g);
+void global_unlock(struct grid *g);
 
 /* ---- operands */
 
@@ -311,8 +330,11 @@ uint8_t *generic_at(struct warp *w, uint64_t address, uint32_t bytes, bool write
 
 /* ---- mbarriers (exec_mbar.c); offsets are in the CTA's shared window */
 
-struct mbar *mbar_find(const struct cta *c,
-                       uint32_t offset); /* NULL: none valid there */
+/* NULL: none valid there. */
+struct mbar *mbar_find(const struct cta *c, uint32_t offset);
+/* Is there a valid barrier among these bytes? */
+static inline bool mbar_in(const struct cta *c, uint32_t from, uint32_t to);
+bool mbar_in_range(const struct cta *c, uint32_t from, uint32_t to);
 /* These report and return false on errors.  `w` is whom to blame: the executing warp,
  * or the issuer of the asynchronous operation (async.c sets its cur_pc meanwhile). */
 bool mbar_arrive(struct warp *w, struct cta *c, uint32_t offset, uint32_t count);
@@ -379,6 +401,9 @@ static inline bool async_check_access(struct warp *w, struct cta *c, uint32_t fr
 bool async_check_pending(struct warp *w, struct cta *c, uint32_t from, uint32_t to,
                          bool write);
 
+/* For exec_mbar.c: the running operation has completed bytes of `m`'s current phase. */
+void async_completes(struct warp *w, const struct mbar *m);
+
 /* ---- hooks of the two families that keep state of their own in a CTA */
 
 /* The CTA's last thread has exited: checks 16, 22, 23; false after a report. */
@@ -392,7 +417,7 @@ void tcgen05_cta_free(struct cta *c);
 
 /* One per opcode that ptx_ops.def calls emulated: picks o->exec, boils modifiers down
  * to o->aux, and refuses what the family does not have.  Called once an instruction;
- * o->insn, guard, opnds, type, from_type, next, target, aligned and gathers are filled
+ * o->insn, guard, opnds, type, first_type, next, target, aligned and gathers are filled
  * in.  False after decode_refuse(). */
 typedef bool decode_fn(struct decoder *d, struct op *o);
 
@@ -409,6 +434,8 @@ bool decode_want_address(struct decoder *d, const struct op *o, int index);
 /* Value of an immediate operand; false without a refusal when it is none. */
 bool opnd_is_imm(const struct opnd *o, int64_t *value);
 struct arena *decode_arena(struct decoder *d); /* the kernel's */
+/* Results may depend on the order in which clusters run (kernel->order_matters). */
+void decode_order_matters(struct decoder *d);
 
 #define PTX_OP(id, spelling, isa, needs, mods, operands, emulated)                     \
     PTX_EMULATED_##emulated(id)
@@ -468,9 +495,14 @@ static inline void cluster_event(struct cluster *c)
 static inline bool async_check_access(struct warp *w, struct cta *c, uint32_t from,
                                       uint32_t to, bool write)
 {
-    if (!c->cluster->async_first && !c->cluster->records)
+    if (from >= c->watch_to || to <= c->watch_from)
         return true;
     return async_check_pending(w, c, from, to, write);
+}
+
+static inline bool mbar_in(const struct cta *c, uint32_t from, uint32_t to)
+{
+    return from < c->mbar_to && to > c->mbar_from && mbar_in_range(c, from, to);
 }
 
 #endif
