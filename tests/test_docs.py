@@ -51,8 +51,8 @@ def test_files_that_documents_name_exist():
 def test_make_targets_are_documented():
     done = subprocess.run(["make", "-s", "help"], cwd=ROOT, text=True, check=True,
                           capture_output=True)
-    targets = re.findall(r"^([a-z-]+) ", done.stdout, re.M)
+    targets = re.findall(r"^([a-z-]+) {2,}", done.stdout, re.M)
     assert len(targets) > 10
     readme = read("README.md")
     for target in targets:
-        assert re.search(rf"[`,]\s?`?{target}`|make {target}\b|`{target}`", readme), target
+        assert f"`{target}`" in readme, target
