@@ -64,6 +64,27 @@ void diag_note(struct diags *d, struct loc loc, const char *fmt, ...)
     *end = n;
 }
 
+static struct loc copy_loc(struct arena *a, struct loc loc)
+{
+    if (loc.file)
+        loc.file = arena_strdup(a, loc.file);
+    return loc;
+}
+
+struct diag *diag_copy(struct diags *d, const struct diag *g, struct loc loc)
+{
+    struct diag *copy = ARENA_NEW(d->arena, struct diag);
+    copy->code = g->code;
+    copy->loc = copy_loc(d->arena, loc);
+    copy->text = arena_strdup(d->arena, g->text);
+    *d->tail = copy;
+    d->tail = &copy->next;
+    d->count++;
+    for (const struct diag_note *n = g->notes; n; n = n->next)
+        diag_note(d, copy_loc(d->arena, n->loc), "%s", n->text);
+    return copy;
+}
+
 static void format_loc(struct loc loc, struct buf *out)
 {
     if (!loc.file)

@@ -46,6 +46,8 @@ struct diag *diag_vadd(struct diags *d, enum diag_code code, struct loc loc,
                        va_list args);
 /* Adds a line below the newest message. */
 void diag_note(struct diags *d, struct loc loc, const char *fmt, ...) PRINTF_LIKE(3, 4);
+/* Adds what another step found, with its notes, at `loc`. */
+struct diag *diag_copy(struct diags *d, const struct diag *g, struct loc loc);
 const char *diag_code_name(enum diag_code code); /* "smem-over" */
 /* "file:line:col: error: text [code]", the source line with a caret below it when
  * `source` (the text of loc.file, may be NULL) is given, then the notes. */

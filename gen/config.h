@@ -44,11 +44,24 @@ struct config_override { /* --set stages=3, --tile 128x256, --target ... */
     const char *value;   /* as typed */
 };
 
-/* NULL when refused; `d` has all that was found.  `path` NULL: the defaults alone. */
+/* NULL when refused; `d` has all that was found.  `path` NULL: the defaults alone; a
+ * word without dot and slash: the built-in config of that name. */
 struct config *config_load(struct arena *a, const char *path,
                            const struct config_override *overrides, int override_count,
                            struct diags *d);
 /* Where `field` was set, for messages; the constructor's line when it was not. */
 struct loc config_loc(const struct config *c, const char *field);
+
+/* One row of schema.def. */
+struct config_field {
+    const char *path;     /* "tile.m" */
+    const char *fallback; /* as on the command line */
+    const char *allowed;  /* "64, 128, 192 or 256" */
+    const char *meaning;
+};
+
+/* NULL past the last row. */
+const struct config_field *config_field_at(struct arena *a, int i);
+const char *d_type_name(enum d_type t); /* "bf16" */
 
 #endif

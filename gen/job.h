@@ -22,7 +22,8 @@ struct job_options {
     const char *path; /* config file, NULL: defaults */
     const struct config_override *overrides;
     int override_count;
-    bool check; /* parse and check the output */
+    bool check;     /* parse and check the output */
+    bool plan_only; /* stop before the template */
 };
 
 /* Always returns a job; job->diags->count != 0 means that it failed. */

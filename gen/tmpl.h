@@ -12,14 +12,24 @@
 struct plan;
 
 struct line_map {
-    const char *file; /* of the template */
-    int *lines;       /* lines[i]: template line of output line i + 1 */
+    const char *file;   /* of the template */
+    const char **files; /* files[i], lines[i]: template line of output line i + 1; */
+    int *lines;         /* another file where it came from an include; 0: from none */
     int count;
 };
 
-/* Expands templates/NAME.ptxt.  NULL after a report.  Templates are compiled once a
- * process; the cache is per thread-safe engine, see tmpl.c. */
+/* Expands templates/NAME.ptxt.  NULL after a report.  A template is compiled when it is
+ * first used and kept; threads that expand at once have a Lua state each. */
 char *tmpl_expand(struct arena *a, const char *name, const struct plan *p,
                   size_t *bytes, struct line_map *map, struct diags *d);
+
+/* Names of all templates, separated by spaces. */
+const char *tmpl_names(struct arena *a);
+
+/* Files in `dir` (NAME.ptxt, lib/NAME.ptxt) take precedence over the built-in ones; for
+ * work on templates.  Not while another thread expands.  NULL: the built-in ones. */
+void tmpl_use_dir(const char *dir);
+/* Forgets all compiled templates. */
+void tmpl_close(void);
 
 #endif
