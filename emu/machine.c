@@ -1,0 +1,240 @@
+/* machine.c - a grid: clusters on host threads.
+ *
+ * Clusters share only global memory, so each host thread takes the next one and runs
+ * it. One that waits for what another one has to write to global memory is laid aside
+ * and taken up again when that memory has changed.  Kernels whose result may depend on
+ * who comes first (kernel->order_matters) run on one thread, so that every run of a
+ * launch gives the same bits whatever the number of threads. */
+#include "emu/cluster.h"
+#include "emu/report.h"
+
+#include <fenv.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define SLICE_STEPS 200000 /* of one cluster, before another one gets its turn */
+#define MAX_THREADS 256
+
+struct run {
+    struct grid *grid;
+    pthread_mutex_t lock;
+    pthread_mutex_t memory; /* see global_lock */
+    pthread_cond_t changed;
+    uint64_t cluster_count, next_number;
+    struct cluster *ready, **ready_tail; /* resident, can run */
+    struct cluster *stuck;               /* resident, wait for global memory */
+    struct cluster *spare;               /* memory for further ones */
+    unsigned long long stuck_events;     /* global_events when the newest got stuck */
+    int running;                         /* threads inside cluster_run */
+    int idle_turns;                      /* since somebody last did more than poll */
+    int resident;
+    bool stop;
+};
+
+static void append(struct run *r, struct cluster *c)
+{
+    c->next = NULL;
+    *r->ready_tail = c;
+    r->ready_tail = &c->next;
+}
+
+static struct cluster *pop(struct run *r)
+{
+    struct cluster *c = r->ready;
+    if (!c)
+        return NULL;
+    r->ready = c->next;
+    if (!r->ready)
+        r->ready_tail = &r->ready;
+    return c;
+}
+
+/* The lowest number first, so that a deadlock is always told of the same cluster. */
+static void lay_aside(struct run *r, struct cluster *c, unsigned long long events)
+{
+    struct cluster **p = &r->stuck;
+    while (*p && (*p)->number < c->number)
+        p = &(*p)->next;
+    c->next = *p;
+    *p = c;
+    r->stuck_events = events;
+}
+
+static void take_up(struct run *r)
+{
+    while (r->stuck) {
+        struct cluster *c = r->stuck;
+        r->stuck = c->next;
+        append(r, c);
+    }
+}
+
+/* Under the lock.  NULL: nothing can run now; r->stop: nothing ever will. */
+static struct cluster *choose(struct run *r)
+{
+    if (r->stop)
+        return NULL;
+    unsigned long long failed = atomic_load(&r->grid->failed_cluster);
+    if (failed != 0 && r->next_number >= failed - 1)
+        r->next_number = r->cluster_count; /* not wanted any more */
+    if (r->stuck && atomic_load(&r->grid->global_events) != r->stuck_events)
+        take_up(r);
+    /* Those that only poll come after fresh ones, which may do what they wait for. */
+    bool all_idle = r->ready && r->idle_turns >= r->resident;
+    if (r->ready && !all_idle)
+        return pop(r);
+    if (r->next_number < r->cluster_count) {
+        struct cluster *c = r->spare;
+        if (c)
+            r->spare = c->next;
+        else
+            c = cluster_new(r->grid);
+        cluster_reset(c, r->next_number++);
+        r->resident++;
+        r->idle_turns = 0;
+        return c;
+    }
+    if (r->ready)
+        return pop(r);
+    if (r->running == 0) {
+        r->stop = true;
+        if (r->stuck && failed == 0)
+            deadlock_report(r->stuck);
+        pthread_cond_broadcast(&r->changed);
+    }
+    return NULL;
+}
+
+static void settle(struct run *r, struct cluster *c, enum progress p,
+                   unsigned long long events)
+{
+    r->idle_turns = p == PROGRESS_IDLE ? r->idle_turns + 1 : 0;
+    switch (p) {
+    case PROGRESS_SLICE:
+    case PROGRESS_IDLE:
+        append(r, c);
+        break;
+    case PROGRESS_STUCK:
+        lay_aside(r, c, events);
+        break;
+    case PROGRESS_DONE:
+    case PROGRESS_FAILED:
+        r->resident--;
+        c->next = r->spare;
+        r->spare = c;
+        break;
+    }
+}
+
+/* Clusters after a failed one need not run, those before it must: the lowest number's
+ * report is the launch's. */
+static bool is_wanted(const struct run *r, const struct cluster *c)
+{
+    unsigned long long failed = atomic_load(&r->grid->failed_cluster);
+    return failed == 0 || c->number < failed - 1;
+}
+
+static uint64_t steps_of(const struct cluster *c)
+{
+    uint64_t steps = 0;
+    for (int i = 0; i < c->cta_count; i++)
+        for (int k = 0; k < c->ctas[i].warp_count; k++)
+            steps += c->ctas[i].warps[k].steps;
+    return steps;
+}
+
+static void *work(void *arg)
+{
+    struct run *r = arg;
+    fenv_t saved;
+    fegetenv(&saved);
+    fesetenv(FE_DFL_ENV); /* to nearest, subnormals kept */
+    pthread_mutex_lock(&r->lock);
+    while (!r->stop) {
+        struct cluster *c = choose(r);
+        if (!c) {
+            if (!r->stop)
+                pthread_cond_wait(&r->changed, &r->lock);
+            continue;
+        }
+        bool alone = r->running == 0 && !r->stuck &&
+                     r->next_number == r->cluster_count &&
+                     (!r->ready || r->idle_turns >= r->resident);
+        r->running++;
+        pthread_mutex_unlock(&r->lock);
+        unsigned long long events = atomic_load(&r->grid->global_events);
+        enum progress p =
+            is_wanted(r, c) ? cluster_run(c, SLICE_STEPS, alone) : PROGRESS_FAILED;
+        if (p == PROGRESS_DONE || p == PROGRESS_FAILED)
+            atomic_fetch_add(&r->grid->steps, steps_of(c));
+        pthread_mutex_lock(&r->lock);
+        r->running--;
+        settle(r, c, p, events);
+        pthread_cond_broadcast(&r->changed);
+    }
+    pthread_mutex_unlock(&r->lock);
+    fesetenv(&saved);
+    return NULL;
+}
+
+void global_lock(struct grid *g)
+{
+    struct run *r = g->run;
+    pthread_mutex_lock(&r->memory);
+}
+
+void global_unlock(struct grid *g)
+{
+    struct run *r = g->run;
+    pthread_mutex_unlock(&r->memory);
+}
+
+static int thread_count(const struct grid *g, uint64_t clusters)
+{
+    long count = g->threads > 0 ? g->threads : sysconf(_SC_NPROCESSORS_ONLN);
+    if (g->kernel->order_matters || count < 1)
+        count = 1;
+    if (count > MAX_THREADS)
+        count = MAX_THREADS;
+    return clusters < (uint64_t)count ? (int)clusters : (int)count;
+}
+
+static void free_list(struct cluster *c)
+{
+    while (c) {
+        struct cluster *next = c->next;
+        cluster_free(c);
+        c = next;
+    }
+}
+
+bool grid_run(struct grid *g)
+{
+    struct run r = {.grid = g};
+    r.cluster_count = (uint64_t)(g->dim[0] / g->cluster[0]) *
+                      (g->dim[1] / g->cluster[1]) * (g->dim[2] / g->cluster[2]);
+    r.ready_tail = &r.ready;
+    pthread_mutex_init(&r.lock, NULL);
+    pthread_mutex_init(&r.memory, NULL);
+    pthread_cond_init(&r.changed, NULL);
+    g->run = &r;
+    pthread_t threads[MAX_THREADS];
+    int wanted = thread_count(g, r.cluster_count), started = 0;
+    /* The caller's thread is one of them: it is there when no other can be had. */
+    while (started < wanted - 1 &&
+           pthread_create(&threads[started], NULL, work, &r) == 0)
+        started++;
+    if (r.cluster_count > 0)
+        work(&r);
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    free_list(r.ready);
+    free_list(r.stuck);
+    free_list(r.spare);
+    pthread_cond_destroy(&r.changed);
+    pthread_mutex_destroy(&r.memory);
+    pthread_mutex_destroy(&r.lock);
+    g->run = NULL;
+    return report_check(g->report) == CHECK_NONE;
+}

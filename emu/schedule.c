@@ -1,0 +1,544 @@
+/* schedule.c - who steps next.
+ *
+ * Inside a warp: of the lanes that can run, those with the smallest pc, together; this
+ * reconverges at joins by itself.  A group that parks, or whose poll failed, lets the
+ * others go first.  Inside a cluster: warps in turn, each until it blocks.  When nobody
+ * can do anything, pending asynchronous work completes (lazy strategy), then virtual
+ * time passes; when neither is left the cluster is stuck. */
+#include "emu/cluster.h"
+#include "emu/report.h"
+
+#define TURN_STEPS 2048  /* of one warp, before the next one gets its turn */
+#define GROUP_STEPS 1024 /* of one lane group, while other lanes of the warp wait */
+
+/* ---- parking */
+
+enum flow park_for(struct warp *w, uint32_t lanes, struct wait wait)
+{
+    for (int i = 0; i < WARP_LANES; i++)
+        w->waits[i].lanes &= ~lanes;
+    wait.lanes = lanes;
+    w->waits[bits_lowest(lanes)] = wait;
+    w->parked |= lanes;
+    w->event_lanes &= ~lanes;
+    w->time_lanes &= ~lanes;
+    w->lane_waits &= ~lanes;
+    if (wait.kind == WAIT_EVENT)
+        w->event_lanes |= lanes;
+    else if (wait.kind == WAIT_TIME)
+        w->time_lanes |= lanes;
+    else if (wait.kind == WAIT_LANES || wait.kind == WAIT_ALIGNED)
+        w->lane_waits |= lanes;
+    return FLOW_PARK;
+}
+
+enum flow park(struct warp *w, uint32_t lanes, const char *what)
+{
+    return park_for(w, lanes, (struct wait){.kind = WAIT_EVENT, .what = what});
+}
+
+enum flow park_mbar(struct warp *w, uint32_t lanes, const struct mbar *m,
+                    uint64_t phase)
+{
+    return park_for(w, lanes,
+                    (struct wait){.kind = WAIT_MBAR, .mbar = m, .phase = phase});
+}
+
+void wake(struct warp *w, uint32_t lanes)
+{
+    w->parked &= ~lanes;
+    w->event_lanes &= ~lanes;
+    w->time_lanes &= ~lanes;
+    w->lane_waits &= ~lanes;
+}
+
+void wake_mbar(const struct mbar *m)
+{
+    struct cta *c = m->cta;
+    for (int k = 0; k < c->warp_count; k++) {
+        struct warp *w = &c->warps[k];
+        for (uint32_t rest = w->parked; rest; rest &= rest - 1) {
+            const struct wait *wait = &w->waits[bits_lowest(rest)];
+            uint32_t lanes = wait->lanes & w->parked;
+            if (lanes && wait->kind == WAIT_MBAR && wait->mbar == m &&
+                wait->phase != m->phase)
+                wake(w, lanes);
+        }
+    }
+}
+
+/* Events and time wake without being told to. */
+static void wake_due(struct warp *w)
+{
+    const struct cluster *c = w->cta->cluster;
+    if (w->event_lanes && w->seen_events != c->events)
+        wake(w, w->event_lanes);
+    for (uint32_t rest = w->time_lanes; rest; rest &= rest - 1) {
+        const struct wait *wait = &w->waits[bits_lowest(rest)];
+        if (wait->kind == WAIT_TIME && wait->until <= c->clock)
+            wake(w, wait->lanes & w->time_lanes);
+    }
+}
+
+/* ---- exits */
+
+static bool blame_pending_copy(struct warp *w, struct cta *t)
+{
+    struct grid *g = t->cluster->grid;
+    for (const struct async_op *o = t->cluster->async_first; o; o = o->next)
+        for (int i = 0; i < o->range_count; i++) {
+            const struct smem_range *r = &o->ranges[i];
+            if (r->cta != t || !r->write)
+                continue;
+            char place[512];
+            report(g, w, CHECK_CTA_EXIT,
+                   "the block's last thread exits while a copy into its shared memory "
+                   "(bytes 0x%x to 0x%x) is pending",
+                   r->from, r->to);
+            report_note(g, "the copy: %s",
+                        report_place(o->issuer, o->pc, place, sizeof place));
+            return false;
+        }
+    return true;
+}
+
+static bool end_cta(struct warp *w, struct cta *t)
+{
+    struct cluster *c = t->cluster;
+    if (!blame_pending_copy(w, t) || !cpasync_cta_end(w, t) || !tma_cta_end(w, t) ||
+        !tcgen05_cta_end(w, t))
+        return false;
+    c->live_ctas--;
+    atomic_fetch_add(&c->grid->ctas_done, 1);
+    return true;
+}
+
+bool exit_lanes(struct warp *w, uint32_t lanes)
+{
+    struct cta *t = w->cta;
+    w->live &= ~lanes;
+    wake(w, w->lane_waits);
+    cluster_event(t->cluster);
+    if (!w->live)
+        t->live_warps--;
+    return barriers_after_exit(w) && (t->live_warps > 0 || w->live || end_cta(w, t));
+}
+
+/* ---- lanes that wait for each other inside a warp */
+
+struct group {
+    uint32_t pc, lanes;
+    uint32_t stop; /* smallest pc of other lanes that can run; UINT32_MAX: none */
+};
+
+static uint32_t lanes_at(const struct warp *w, uint32_t among, uint32_t pc)
+{
+    uint32_t lanes = 0;
+    for (int i = 0; i < WARP_LANES; i++)
+        lanes |= (uint32_t)(w->pc[i] == pc) << i;
+    return lanes & among;
+}
+
+static void store_pc(struct warp *w, uint32_t lanes, uint32_t pc)
+{
+    if (lanes == ALL_LANES) {
+        for (int i = 0; i < WARP_LANES; i++)
+            w->pc[i] = pc;
+        return;
+    }
+    for (uint32_t rest = lanes; rest; rest &= rest - 1)
+        w->pc[bits_lowest(rest)] = pc;
+}
+
+/* All lanes of the warp wait for one another, in different places. */
+static enum flow blame_divergence(struct warp *w, uint32_t lanes)
+{
+    struct grid *g = w->cta->cluster->grid;
+    const struct op *op = &g->kernel->ops[w->cur_pc];
+    w->cur_lanes = lanes;
+    if (op->aligned)
+        report(
+            g, w, CHECK_DIVERGENCE,
+            "%s is .aligned: all live lanes (0x%x) must execute it together, but only "
+            "0x%x do",
+            op->insn->opcode, w->live, lanes);
+    else
+        report(g, w, CHECK_MEMBER_MASK,
+               "lanes 0x%x wait at %s for the others of their member mask, who wait "
+               "elsewhere",
+               lanes, op->insn->opcode);
+    for (uint32_t rest = w->live & ~lanes; rest;) {
+        uint32_t pc = w->pc[bits_lowest(rest)], others = lanes_at(w, rest, pc);
+        char place[512];
+        w->cur_lanes = others;
+        report_note(g, "lanes 0x%x wait at %s", others,
+                    report_place(w, pc, place, sizeof place));
+        rest &= ~others;
+    }
+    return FLOW_STOP;
+}
+
+static enum flow wait_for_lanes(struct warp *w, uint32_t lanes, uint32_t pc,
+                                enum wait_kind kind)
+{
+    store_pc(w, lanes, pc);
+    park_for(w, lanes, (struct wait){.kind = kind});
+    if ((w->lane_waits & w->live) == w->live)
+        return blame_divergence(w, lanes);
+    return FLOW_PARK;
+}
+
+/* An .aligned instruction takes all live lanes at once. */
+static enum flow align(struct warp *w, const struct op *op, const struct group *g,
+                       uint32_t *active)
+{
+    if (g->lanes != *active) {
+        report(w->cta->cluster->grid, w, CHECK_DIVERGENCE,
+               "%s is .aligned, but its guard is false in lanes 0x%x", op->insn->opcode,
+               g->lanes & ~*active);
+        return FLOW_STOP;
+    }
+    uint32_t same = lanes_at(w, w->lane_waits & w->live, g->pc);
+    wake(w, same);
+    *active |= same;
+    if (*active == w->live)
+        return FLOW_NEXT;
+    return wait_for_lanes(w, *active, g->pc, WAIT_ALIGNED);
+}
+
+static uint32_t mask_of(const struct warp *w, const struct op *op, int lane)
+{
+    const uint32_t *masks = opnd_lanes(w, &op->opnds[op->opnd_count - 1]);
+    return masks[lane];
+}
+
+/* bar.warp.sync need not be the same instruction in all lanes: those that already wait
+ * in other places with the same mask. */
+static uint32_t warp_syncs_elsewhere(const struct warp *w, uint32_t mask)
+{
+    const struct op *ops = w->cta->cluster->grid->kernel->ops;
+    uint32_t lanes = 0;
+    for (uint32_t rest = w->lane_waits & w->live & mask; rest; rest &= rest - 1) {
+        int lane = bits_lowest(rest);
+        const struct op *op = &ops[w->pc[lane]];
+        if (op->insn->op == PTX_BAR_WARP_SYNC && mask_of(w, op, lane) == mask)
+            lanes |= (uint32_t)1 << lane;
+    }
+    return lanes;
+}
+
+/* .sync with a member mask: *active becomes the lanes that execute together. */
+static enum flow gather(struct warp *w, const struct op *op, uint32_t pc,
+                        uint32_t *active)
+{
+    uint32_t same = lanes_at(w, w->lane_waits & w->live, pc);
+    wake(w, same);
+    uint32_t lanes = *active | same;
+    uint32_t mask = mask_of(w, op, bits_lowest(*active));
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+        int lane = bits_lowest(rest);
+        uint32_t own = mask_of(w, op, lane);
+        if (!(own >> lane & 1)) {
+            w->cur_lanes = (uint32_t)1 << lane;
+            report(w->cta->cluster->grid, w, CHECK_MEMBER_MASK,
+                   "lane %d executes %s with member mask 0x%x, which it is not in",
+                   lane, op->insn->opcode, own);
+            return FLOW_STOP;
+        }
+        if (own != mask)
+            lanes &= ~((uint32_t)1 << lane);
+    }
+    *active = lanes;
+    uint32_t need = mask & w->live;
+    if (lanes == need)
+        return FLOW_NEXT;
+    if (op->insn->op == PTX_BAR_WARP_SYNC) {
+        uint32_t elsewhere = warp_syncs_elsewhere(w, mask);
+        if ((lanes | elsewhere) == need) {
+            const struct op *ops = w->cta->cluster->grid->kernel->ops;
+            for (uint32_t rest = elsewhere; rest; rest &= rest - 1) {
+                int lane = bits_lowest(rest);
+                w->pc[lane] = ops[w->pc[lane]].next;
+            }
+            wake(w, elsewhere);
+            return FLOW_NEXT;
+        }
+    }
+    return wait_for_lanes(w, lanes, pc, WAIT_LANES);
+}
+
+/* ---- one turn of one warp */
+
+enum turn {
+    TURN_BLOCKED, /* no lane can run */
+    TURN_OVER,    /* it could go on */
+    TURN_POLLED,  /* ... but only to poll again */
+    TURN_FAILED,
+};
+
+/* False: nobody can run, or everybody who can has just polled in vain. */
+static bool choose(struct warp *w, struct group *g)
+{
+    uint32_t ready = w->live & ~w->parked;
+    uint32_t first = ready & ~w->yielded;
+    if (!first) {
+        bool polled = w->yielded != 0;
+        w->yielded = 0;
+        first = ready;
+        if (polled || !ready)
+            return false;
+    }
+    uint32_t pc = w->pc[bits_lowest(first)];
+    g->stop = UINT32_MAX;
+    if (lanes_at(w, ready, pc) == ready) {
+        *g = (struct group){pc, ready, UINT32_MAX};
+        w->yielded = 0;
+        return true;
+    }
+    for (uint32_t rest = first; rest; rest &= rest - 1) {
+        uint32_t at = w->pc[bits_lowest(rest)];
+        pc = at < pc ? at : pc;
+    }
+    g->pc = pc;
+    g->lanes = lanes_at(w, ready, pc);
+    w->yielded &= ~g->lanes;
+    for (uint32_t rest = ready & ~g->lanes; rest; rest &= rest - 1) {
+        uint32_t at = w->pc[bits_lowest(rest)];
+        /* A yielded group behind us must not call us back at once. */
+        if (at > pc && at < g->stop)
+            g->stop = at;
+    }
+    return true;
+}
+
+/* Executes the group's next instruction.  True: the group is still one and goes on at
+ * g->pc; false: pcs are stored, choose again (or stop, see *flow). */
+static bool step(struct warp *w, struct group *g, enum flow *flow)
+{
+    const struct op *op = &w->cta->cluster->grid->kernel->ops[g->pc];
+    uint32_t active = g->lanes;
+    *flow = FLOW_NEXT;
+    if (op->guard.kind == PTX_OPND_REG) {
+        active &= opnd_mask(w, &op->guard);
+        if (!active) {
+            g->pc = op->next;
+            return true;
+        }
+    }
+    w->cur_pc = g->pc;
+    w->cur_lanes = active;
+    uint32_t bystanders = g->lanes & ~active;
+    if (op->aligned && active != w->live) {
+        *flow = align(w, op, g, &active);
+    } else if (op->gathers) {
+        *flow = gather(w, op, g->pc, &active);
+        /* Lanes with another mask stay where they are. */
+        uint32_t apart = g->lanes & ~bystanders & ~active;
+        if (apart) {
+            store_pc(w, apart, g->pc);
+            g->lanes &= ~apart;
+            g->stop = g->pc;
+        }
+    }
+    if (*flow == FLOW_NEXT) {
+        g->lanes |= active;
+        w->cur_lanes = active;
+        *flow = op->exec(w, op, active);
+    }
+    switch (*flow) {
+    case FLOW_NEXT:
+        g->pc = op->next;
+        return true;
+    case FLOW_BRANCH:
+        if (!bystanders) {
+            g->pc = op->target;
+            return true;
+        }
+        store_pc(w, active, op->target);
+        break;
+    case FLOW_JUMP:
+    case FLOW_STOP:
+        break;
+    case FLOW_YIELD:
+        store_pc(w, active, op->next);
+        w->yielded |= active;
+        break;
+    case FLOW_PARK:
+        store_pc(w, active, g->pc);
+        break;
+    }
+    store_pc(w, bystanders, op->next);
+    return false;
+}
+
+static enum turn take_turn(struct warp *w)
+{
+    struct cluster *c = w->cta->cluster;
+    struct group g;
+    uint32_t steps = 0;
+    enum turn end = TURN_BLOCKED;
+    w->polled = w->read_clock = false;
+    while (choose(w, &g)) {
+        bool alone = g.lanes == (w->live & ~w->parked);
+        uint32_t limit = steps + (alone ? TURN_STEPS : GROUP_STEPS);
+        enum flow flow = FLOW_NEXT;
+        bool together = true;
+        while (together && g.pc < g.stop && steps < limit) {
+            together = step(w, &g, &flow);
+            steps++;
+            c->clock++;
+        }
+        if (together) {
+            store_pc(w, g.lanes, g.pc);
+            if (!alone && steps >= limit)
+                w->yielded |= g.lanes;
+        }
+        if (flow == FLOW_STOP) {
+            end = TURN_FAILED;
+            break;
+        }
+        if (flow == FLOW_YIELD)
+            w->polled = true;
+        if (steps >= TURN_STEPS) {
+            end = TURN_OVER;
+            break;
+        }
+    }
+    if (end == TURN_BLOCKED && (w->live & ~w->parked))
+        end = w->polled ? TURN_POLLED : TURN_OVER;
+    w->steps += steps;
+    return end;
+}
+
+/* ---- the cluster */
+
+static bool can_run(struct warp *w)
+{
+    struct cluster *c = w->cta->cluster;
+    if (!w->live)
+        return false;
+    if (w->event_lanes | w->time_lanes)
+        wake_due(w);
+    if (w->spinning && (w->seen_events != c->events ||
+                        w->seen_global_events != atomic_load(&c->grid->global_events)))
+        spin_reset(w);
+    return (w->live & ~w->parked) && !w->spinning;
+}
+
+struct round {
+    bool failed;
+    bool busy;  /* somebody did something other than poll in vain */
+    bool timed; /* somebody who polled has read a clock */
+    bool polls; /* somebody polled who is not yet proven to spin */
+    uint64_t steps;
+};
+
+static void after_turn(struct warp *w, enum turn turn, uint64_t events, uint64_t global,
+                       struct round *r)
+{
+    struct cluster *c = w->cta->cluster;
+    bool quiet = c->events == events && atomic_load(&c->grid->global_events) == global;
+    bool sleeps = turn == TURN_BLOCKED && w->time_lanes;
+    if (!quiet || (turn == TURN_BLOCKED && !sleeps)) {
+        r->busy = true;
+        spin_reset(w);
+    } else if (w->read_clock) {
+        r->timed = r->polls = true;
+    } else {
+        if (w->seen_events == events && w->seen_global_events == global)
+            spin_look(w);
+        if (!w->spinning)
+            r->polls = true;
+        if (turn == TURN_OVER && !w->spinning)
+            r->busy = true;
+    }
+    w->seen_events = c->events;
+    w->seen_global_events = atomic_load(&c->grid->global_events);
+}
+
+static struct round run_round(struct cluster *c)
+{
+    struct round r = {0};
+    for (int i = 0; i < c->cta_count; i++) {
+        for (int k = 0; k < c->ctas[i].warp_count; k++) {
+            struct warp *w = &c->ctas[i].warps[k];
+            if (!can_run(w))
+                continue;
+            uint64_t events = c->events, steps = w->steps;
+            uint64_t global = atomic_load(&c->grid->global_events);
+            enum turn turn = take_turn(w);
+            r.steps += w->steps - steps;
+            if (turn == TURN_FAILED) {
+                r.failed = true;
+                return r;
+            }
+            after_turn(w, turn, events, global, &r);
+        }
+    }
+    return r;
+}
+
+/* Lets time pass until the first sleeper wakes.  False: nobody sleeps who could still
+ * do something. */
+static bool skip_to_sleeper(struct cluster *c)
+{
+    uint64_t until = UINT64_MAX;
+    for (int i = 0; i < c->cta_count; i++)
+        for (int k = 0; k < c->ctas[i].warp_count; k++) {
+            const struct warp *w = &c->ctas[i].warps[k];
+            for (uint32_t rest = w->spinning ? 0 : w->time_lanes; rest;
+                 rest &= rest - 1) {
+                const struct wait *wait = &w->waits[bits_lowest(rest)];
+                if (wait->lanes && wait->kind == WAIT_TIME && wait->until < until)
+                    until = wait->until;
+            }
+        }
+    if (until == UINT64_MAX)
+        return false;
+    if (until > c->clock)
+        c->clock = until;
+    return true;
+}
+
+static bool finish(struct cluster *c)
+{
+    while (c->async_first)
+        if (!async_step(c))
+            return false;
+    return mbars_at_end(c);
+}
+
+static bool is_overtaken(const struct cluster *c)
+{
+    unsigned long long failed = atomic_load(&c->grid->failed_cluster);
+    return failed != 0 && failed - 1 < c->number;
+}
+
+enum progress cluster_run(struct cluster *c, uint64_t step_budget, bool alone)
+{
+    uint64_t steps = 0, hurry = 1;
+    for (;;) {
+        struct round r = run_round(c);
+        steps += r.steps;
+        if (r.failed || is_overtaken(c))
+            return PROGRESS_FAILED;
+        if (c->live_ctas == 0)
+            return finish(c) ? PROGRESS_DONE : PROGRESS_FAILED;
+        if (r.busy) {
+            hurry = 1;
+        } else if (c->async_first) {
+            if (!async_step(c))
+                return PROGRESS_FAILED;
+        } else if (r.timed && alone) {
+            /* Everybody waits for time to pass. */
+            c->clock += hurry;
+            hurry *= hurry < (uint64_t)1 << 40 ? 2 : 1;
+        } else if (!r.polls && !skip_to_sleeper(c)) {
+            return PROGRESS_STUCK;
+        } else if (!alone) {
+            return PROGRESS_IDLE;
+        }
+        if (steps >= step_budget)
+            return PROGRESS_SLICE;
+    }
+}
