@@ -1,0 +1,293 @@
+/* runtime/manifest.c: what gen writes is read, and nothing else is. */
+#include "runtime/manifest.h"
+#include "tests/kernel_text.h"
+#include "tests/test.h"
+
+#include "core/image.h"
+#include "gen/manifest.h"
+
+#include <cuda.h>
+#include <stdlib.h>
+#include <string.h>
+
+static fp4gen_error read_text(const char *text, struct image *out)
+{
+    fp4gen_error err = {0};
+    fp4gen_status status = manifest_read(out, text, strlen(text), &err);
+    CHECK_EQ(status, err.status);
+    return err;
+}
+
+/* The manifest with one replacement is refused with this code, and the message has
+ * these words. */
+static void check_refused(const char *from, const char *to, const char *code,
+                          const char *words)
+{
+    struct arena *a = arena_new();
+    struct image image;
+    fp4gen_error err =
+        read_text(kernel_text(a, text_replaced(a, kernel_manifest, from, to)), &image);
+    CHECK_EQ(err.status, FP4GEN_BAD_PTX);
+    CHECK_STR(err.code, code);
+    if (!strstr(err.text, words))
+        CHECK_STR(err.text, words);
+    arena_free(a);
+}
+
+TEST(manifest_is_read)
+{
+    struct arena *a = arena_new();
+    struct image m;
+    fp4gen_error err = read_text(kernel_text(a, kernel_manifest), &m);
+    CHECK_STR(err.text, "");
+    CHECK_STR(m.generator, "fp4gen 0.1.0");
+    CHECK_STR(m.config, "nvfp4_gemm");
+    CHECK_STR(m.config_hash, "0123456789abcdef");
+    CHECK_STR(m.kernel, "fp4gen_test_kernel");
+    CHECK_STR(m.target, "sm_100f");
+    CHECK_EQ(m.ptx_version, 88);
+    CHECK_EQ(m.tile[0], 128);
+    CHECK_EQ(m.tile[1], 256);
+    CHECK_EQ(m.tile[2], 256);
+    CHECK_EQ(m.stages, 4);
+    CHECK_EQ(m.cluster[2], 1);
+    CHECK_EQ(m.smem_bytes, 229632);
+    CHECK_EQ(m.threads, 192);
+    CHECK_STR(m.d_type, "bf16");
+    CHECK_STR(m.epilogue, "identity");
+    CHECK_EQ(m.tensor_count, 5);
+    CHECK_STR(m.tensors[2].name, "sfa");
+    CHECK_EQ(m.tensors[2].type, CU_TENSOR_MAP_DATA_TYPE_UINT16);
+    CHECK_EQ(m.tensors[2].rank, 3);
+    CHECK_EQ(m.tensors[2].dims[0].factor, 256);
+    CHECK_EQ(m.tensors[2].dims[0].symbol, SYM_ONE);
+    CHECK_EQ(m.tensors[2].dims[2].symbol, SYM_M128);
+    CHECK_EQ(m.tensors[2].strides[1].factor, 512);
+    CHECK_EQ(m.tensors[2].strides[1].symbol, SYM_K64);
+    CHECK_EQ(m.tensors[2].box[1], 4);
+    CHECK_EQ(m.tensors[0].type, CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B);
+    CHECK_EQ(m.tensors[0].swizzle, CU_TENSOR_MAP_SWIZZLE_128B);
+    CHECK_EQ(m.tensors[0].l2_promotion, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+    CHECK_EQ(m.param_count, 10);
+    CHECK_STR(m.params[9].name, "alpha_ptr");
+    CHECK_EQ(m.params[9].kind, PARAM_PTR);
+    arena_free(a);
+}
+
+/* What gen writes is what the runtime reads. */
+TEST(manifest_of_the_generator_is_read_back)
+{
+    struct arena *a = arena_new();
+    struct image first, again;
+    CHECK_STR(read_text(kernel_text(a, kernel_manifest), &first).text, "");
+    struct buf b;
+    buf_init(&b, a);
+    manifest_comment(&first, &b);
+    buf_puts(&b,
+             ".version 8.8\n.target sm_100f\n.entry fp4gen_test_kernel() { ret; }\n");
+    manifest_constant(&first, &b);
+    CHECK_STR(read_text(b.data, &again).text, "");
+    first.ptx = again.ptx = NULL;
+    first.ptx_bytes = again.ptx_bytes = 0;
+    CHECK(memcmp(&first, &again, sizeof first) == 0);
+    arena_free(a);
+}
+
+TEST(manifest_with_carriage_returns)
+{
+    struct arena *a = arena_new();
+    struct buf b;
+    buf_init(&b, a);
+    for (const char *c = kernel_text(a, kernel_manifest); *c; c++)
+        buf_printf(&b, *c == '\n' ? "\r%c" : "%c", *c);
+    struct image m;
+    CHECK_STR(read_text(b.data, &m).text, "");
+    CHECK_STR(m.epilogue, "identity");
+    arena_free(a);
+}
+
+TEST(not_ours)
+{
+    struct image m;
+    static const char *const texts[] = {"", "\n", ".version 8.8\n.target sm_100f\n",
+                                        "// fp4gen-manifesto 1\n",
+                                        "x // fp4gen-manifest 1\n"};
+    for (size_t i = 0; i < COUNT_OF(texts); i++)
+        CHECK_STR(read_text(texts[i], &m).code, "kernel-not-ours");
+    fp4gen_error err = {0};
+    CHECK_EQ(manifest_read(&m, "\177ELF\0\0\0", 7, &err), FP4GEN_BAD_PTX);
+    CHECK_STR(err.code, "kernel-binary");
+    CHECK_EQ(manifest_read(&m, "\177ELF\0\0\0", 7, NULL), FP4GEN_BAD_PTX);
+}
+
+/* Cut anywhere, the text is refused, and never read past its end. */
+TEST(truncated_anywhere)
+{
+    struct arena *a = arena_new();
+    struct image m;
+    const char *text = kernel_text(a, kernel_manifest);
+    size_t bytes = strlen(text);
+    for (size_t cut = 0; cut + 3 < bytes; cut++) { /* the last bytes are "};\n" */
+        char *part = malloc(cut + 1); /* exact, for the address sanitizer */
+        CHECK(part != NULL);
+        memcpy(part, text, cut);
+        part[cut] = '\0';
+        fp4gen_error err = {0};
+        if (!manifest_read(&m, part, cut, &err))
+            test_fail(__FILE__, __LINE__, "accepted with %zu of %zu bytes", cut, bytes);
+        CHECK(strlen(err.text) > 20);
+        free(part);
+    }
+    const char *in_manifest = strstr(text, "// stages");
+    CHECK_STR(read_text(arena_strndup(a, text, (size_t)(in_manifest - text)), &m).code,
+              "manifest-truncated");
+    const char *in_kernel = strstr(text, "ret;");
+    CHECK_STR(read_text(arena_strndup(a, text, (size_t)(in_kernel - text)), &m).code,
+              "kernel-truncated");
+    CHECK_STR(read_text(arena_strndup(a, text, bytes - 40), &m).code,
+              "kernel-truncated");
+    arena_free(a);
+}
+
+TEST(unknown_manifest_version)
+{
+    check_refused("fp4gen-manifest 1", "fp4gen-manifest 2", "manifest-version", "'2'");
+    check_refused("fp4gen-manifest 1", "fp4gen-manifest x", "manifest-version",
+                  "line 2");
+}
+
+TEST(manifest_lines)
+{
+    check_refused("stages: 4\n", "", "manifest-missing", "'stages'");
+    check_refused("param:", "parameter:", "manifest-key", "'parameter'");
+    check_refused("stages: 4\n", "stages: 4\nstages: 4\n", "manifest-twice", "line 11");
+    check_refused("stages: 4\n", "stages 4\n", "manifest-line", "'// stages 4'");
+    check_refused("kernel: fp4gen_test_kernel", "kernel: fp4gen_test", "manifest-entry",
+                  "fp4gen_test");
+    check_refused("target: sm_100f", "target: sm_100a", "manifest-directive",
+                  "sm_100a");
+    check_refused("ptx-version: 8.8", "ptx-version: 8.6", "manifest-directive", "8.6");
+}
+
+/* `count` times the character. */
+static char *run_of(struct arena *a, char c, int count)
+{
+    char *s = arena_alloc(a, (size_t)count + 1);
+    memset(s, c, (size_t)count);
+    return s;
+}
+
+TEST(overlong_values)
+{
+    struct arena *a = arena_new();
+    check_refused("nvfp4_gemm", run_of(a, 'x', 64), "manifest-long",
+                  "64 characters, 63 are allowed");
+    check_refused("fp4gen_test_kernel", run_of(a, 'x', 128), "manifest-long",
+                  "'kernel'");
+    check_refused("identity", run_of(a, 'x', 100000), "manifest-long", "'epilogue'");
+    check_refused("sm_100f", run_of(a, 's', 16), "manifest-long", "'target'");
+    check_refused("tensor: a", arena_printf(a, "tensor: %s", run_of(a, 'a', 16)),
+                  "manifest-long", "'tensor'");
+    check_refused("param: m", arena_printf(a, "param: %s", run_of(a, 'm', 16)),
+                  "manifest-long", "'param'");
+    struct image m; /* the longest that fit */
+    char *fits = text_replaced(a, kernel_manifest, "nvfp4_gemm", run_of(a, 'x', 63));
+    CHECK_STR(read_text(kernel_text(a, fits), &m).text, "");
+    CHECK_EQ(strlen(m.config), 63);
+    arena_free(a);
+}
+
+TEST(wrong_values)
+{
+    static const char code[] = "manifest-value";
+    check_refused("generator: fp4gen 0.1.0", "generator: ", code, "generator");
+    check_refused("nvfp4_gemm", "nv\x01", code, "printable");
+    check_refused("0123456789abcdef", "0123456789abcdeg", code, "16 hexadecimal");
+    check_refused("0123456789abcdef", "0123", code, "16 hexadecimal");
+    check_refused("fp4gen_test_kernel", "two words", code, "letters");
+    check_refused("sm_100f", "sm_1", code, "'sm_1'");
+    check_refused("8.8", "8", code, "8.8");
+    check_refused("8.8", "8.8.8", code, "8.8");
+    check_refused("tile: 128 256 256", "tile: 128 256", code, "three numbers");
+    check_refused("tile: 128 256 256", "tile: 128 256 256 1", code, "three numbers");
+    check_refused("tile: 128 256 256", "tile: 0 256 256", code, "1 to 65536");
+    check_refused("cluster: 1 1 1", "cluster: 17 1 1", code, "1 to 16");
+    check_refused("stages: 4", "stages: -4", code, "1 to 1024");
+    check_refused("stages: 4", "stages: 99999999999999999999", code, "1 to 1024");
+    check_refused("smem-bytes: 229632", "smem-bytes: 0x8", code, "16777216");
+    check_refused("threads: 192", "threads: 1025", code, "1 to 1024");
+    check_refused("d-type: bf16", "d-type: f16", code, "bf16 or f32");
+}
+
+TEST(wrong_tensors)
+{
+    static const char code[] = "manifest-value";
+    check_refused("tensor: b", "tensor: a", code, "each tensor once");
+    check_refused("type=16u4_align8b", "type=fp4", code, "'fp4'");
+    check_refused("type=16u4_align8b", "typ=uint8", code, "NAME type=T");
+    check_refused("dims=k,m", "dims=k,q", code, "NAME type=T");
+    check_refused("dims=k,m", "dims=k,", code, "NAME type=T");
+    check_refused("dims=k,m", "dims=", code, "NAME type=T");
+    check_refused("dims=k,m", "dims=k,m,m,m,m,m", code, "NAME type=T");
+    check_refused("dims=k,m", "dims=4*,m", code, "NAME type=T");
+    check_refused("dims=k,m", "dims=99999999999999,m", code, "NAME type=T");
+    check_refused("strides=lda", "strides=", code, "NAME type=T");
+    check_refused("strides=lda", "strides=lda,lda", code, "NAME type=T");
+    check_refused("box=256,128", "box=256", code, "NAME type=T");
+    check_refused("box=256,128", "box=256,128,1", code, "NAME type=T");
+    check_refused("box=256,128", "box=257,128", code, "NAME type=T");
+    check_refused("swizzle=128b", "swizzle=7", code, "CUtensorMapSwizzle");
+    check_refused("l2=256b", "l2=512b", code, "256b");
+    check_refused("l2=256b", "l2=256b x", code, "NAME type=T");
+    struct arena *a = arena_new();
+    struct buf many;
+    buf_init(&many, a);
+    for (int i = 0; i < IMAGE_MAX_TENSORS - 4; i++)
+        buf_printf(&many,
+                   "tensor: t%d type=uint8 dims=m strides= box=16 swizzle=none "
+                   "l2=none\n",
+                   i);
+    buf_puts(&many, "param: a tensor-map\n");
+    check_refused("param: a tensor-map\n", many.data, code, "16 tensors at most");
+    arena_free(a);
+}
+
+TEST(wrong_params)
+{
+    static const char code[] = "manifest-value";
+    check_refused("param: a tensor-map", "param: c tensor-map", code, "line above");
+    check_refused("param: m u32", "param: q u32", code, "m, n, k as u32");
+    check_refused("param: m u32", "param: n k u32", code, "tensor-map, u32");
+    check_refused("param: m u32", "param: m", code, "tensor-map, u32");
+    check_refused("param: alpha f32", "param: m f32", code, "alpha as f32");
+    check_refused("param: alpha_ptr ptr", "param: alpha ptr", code, "alpha_ptr as ptr");
+    struct arena *a = arena_new();
+    struct buf many;
+    buf_init(&many, a);
+    for (int i = 0; i < IMAGE_MAX_PARAMS; i++)
+        buf_puts(&many, "param: m u32\n");
+    check_refused("param: m u32\n", many.data, code, "32 parameters at most");
+    arena_free(a);
+}
+
+TEST(comment_and_constant_must_agree)
+{
+    struct arena *a = arena_new();
+    struct image m;
+    const char *text = kernel_text(a, kernel_manifest);
+    CHECK_STR(read_text(text_replaced(a, text, "stages: 4", "stages: 5"), &m).code,
+              "manifest-copies");
+    CHECK_STR(read_text(text_replaced(a, text, "] = {102,", "] = {102,102,"), &m).code,
+              "manifest-copies");
+    CHECK_STR(read_text(text_replaced(a, text, "] = {102,", "] = {256,"), &m).code,
+              "manifest-copies");
+    CHECK_STR(read_text(text_replaced(a, text, "10};", "10,10};"), &m).code,
+              "manifest-copies");
+    CHECK_STR(read_text(text_replaced(a, text, ",10};", "};"), &m).code,
+              "manifest-copies");
+    /* White space is nobody's business. */
+    CHECK_STR(
+        read_text(text_replaced(a, text, "] = {102,", "] = {\n  102 ,\n "), &m).text,
+        "");
+    arena_free(a);
+}
