@@ -154,6 +154,7 @@ const struct config_field *config_field_at(struct arena *a, int i)
     f->path = fields[i].path;
     f->fallback = fields[i].fallback;
     f->allowed = allowed_text(a, (enum field_id)i);
+    f->words = allowed_words(a, (enum field_id)i);
     f->meaning = fields[i].meaning;
     return f;
 }
@@ -496,7 +497,7 @@ static bool read_source(struct arena *a, struct config *c, const char *path,
     c->file = arena_strdup(a, path);
     c->source = file_read(a, path, bytes);
     if (!c->source) {
-        diag_add(d, DIAG_CONFIG_READ, loc_none(), path, strerror(errno));
+        diag_add(d, DIAG_CONFIG_READ, (struct loc){c->file, 0, 0}, strerror(errno));
         return false;
     }
     if (*bytes > MOST_FILE_BYTES) {

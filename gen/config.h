@@ -57,6 +57,7 @@ struct config_field {
     const char *path;     /* "tile.m" */
     const char *fallback; /* as on the command line */
     const char *allowed;  /* "64, 128, 192 or 256" */
+    const char *words;    /* the same for programs: "64 128 192 256", "auto 2..32" */
     const char *meaning;
 };
 

@@ -434,7 +434,7 @@ static int absent(lua_State *L)
             return luaL_error(L, "no '%s': %s", name, left_out[i].reason);
     if (*lib)
         return luaL_error(L, "no '%s' in Lua's %s library", key, lib);
-    return luaL_error(L, "variable '%s' is not defined", key);
+    return luaL_error(L, "variable '%s' is not defined (a text stands in quotes)", key);
 }
 
 /* The table on the top of the stack refuses names that it does not have. */
