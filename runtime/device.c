@@ -1,5 +1,6 @@
 #include "runtime/device.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,6 +172,11 @@ void fp4gen_device_get_info(const fp4gen_device *dev, fp4gen_device_info *out)
     out->driver_version = dev->driver.version;
     out->emulated = dev->driver.emulated;
     snprintf(out->note, sizeof out->note, "%s", dev->note);
+}
+
+void *fp4gen_driver_symbol(const fp4gen_device *dev, const char *name)
+{
+    return dlsym(dev->driver.library, name);
 }
 
 fp4gen_status fp4gen_alloc(fp4gen_device *dev, uint64_t *address, size_t bytes,

@@ -79,6 +79,9 @@ fp4gen_status fp4gen_open(fp4gen_device **out, fp4gen_driver driver, int ordinal
 /* Kernels and modules of the device must be unloaded before. */
 void fp4gen_close(fp4gen_device *dev);
 void fp4gen_device_get_info(const fp4gen_device *dev, fp4gen_device_info *out);
+/* Address of a symbol of the driver's library, as of dlsym; NULL when there is none.
+ * The emulator's own, emu/fp4emu.h, are reached through it. */
+void *fp4gen_driver_symbol(const fp4gen_device *dev, const char *name);
 
 /* `ptx` is the text that `gen` wrote; it is copied. */
 fp4gen_status fp4gen_load(fp4gen_kernel **out, fp4gen_device *dev, const char *ptx,
@@ -102,6 +105,9 @@ typedef struct fp4gen_gemm {
     void *stream;               /* CUstream, NULL: the default stream */
     uint32_t ctas;              /* grid size, 0: as many as there are SMs */
 } fp4gen_gemm;
+/* Would fp4gen_run take these sizes and strides?  Fills in strides that are 0; does not
+ * look at addresses. */
+fp4gen_status fp4gen_check(const fp4gen_kernel *k, fp4gen_gemm *g, fp4gen_error *err);
 /* m = 0 or n = 0 is a no-op; k = 0 sets D to 0.  Asynchronous in the stream. */
 fp4gen_status fp4gen_run(fp4gen_kernel *k, const fp4gen_gemm *g, fp4gen_error *err);
 /* The same, waits for the result and says how long it took between two events. */

@@ -119,10 +119,10 @@ static fp4gen_status check_address(const char *name, uint64_t address, uint64_t 
     return FP4GEN_OK;
 }
 
-/* Checks `g` and fills in its strides.  D alone is needed when k is 0. */
-static fp4gen_status check_gemm(const fp4gen_kernel *k, fp4gen_gemm *g,
-                                fp4gen_error *err)
+fp4gen_status fp4gen_check(const fp4gen_kernel *k, fp4gen_gemm *g, fp4gen_error *err)
 {
+    if (!k || !g)
+        return fail(err, FP4GEN_BAD_ARGUMENT, ERROR(NULL_ARGUMENT), "fp4gen_check");
     const struct {
         const char *name;
         uint32_t value;
@@ -136,15 +136,19 @@ static fp4gen_status check_gemm(const fp4gen_kernel *k, fp4gen_gemm *g,
     fp4gen_status s =
         check_stride("d", (uint64_t)g->n * (d_is_f32(k) ? 4 : 2), &g->ldd, err);
     if (!s)
-        s = check_address("d", g->d, 16, err);
-    if (s || g->k == 0)
-        return s;
-    if (!s)
         s = check_stride("a", g->k / 2, &g->lda, err);
     if (!s)
         s = check_stride("b", g->k / 2, &g->ldb, err);
-    if (!s)
-        s = check_address("a", g->a, 16, err);
+    return s;
+}
+
+/* D alone is needed when k is 0. */
+static fp4gen_status check_addresses(const fp4gen_gemm *g, fp4gen_error *err)
+{
+    fp4gen_status s = check_address("d", g->d, 16, err);
+    if (s || g->k == 0)
+        return s;
+    s = check_address("a", g->a, 16, err);
     if (!s)
         s = check_address("b", g->b, 16, err);
     if (!s)
@@ -287,7 +291,9 @@ fp4gen_status fp4gen_run(fp4gen_kernel *k, const fp4gen_gemm *g, fp4gen_error *e
     if (g->m == 0 || g->n == 0)
         return FP4GEN_OK;
     fp4gen_gemm full = *g;
-    fp4gen_status status = check_gemm(k, &full, err);
+    fp4gen_status status = fp4gen_check(k, &full, err);
+    if (!status)
+        status = check_addresses(&full, err);
     if (status)
         return status;
     return full.k == 0 ? zero_d(k, &full, err) : launch_gemm(k, &full, err);

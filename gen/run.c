@@ -1,0 +1,497 @@
+#include "gen/run.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "gen/npy.h"
+#include "gen/run_check.h"
+#include "gen/run_data.h"
+#include "gen/verbs.h"
+#include "runtime/fp4gen.h"
+#include "runtime/manifest.h"
+
+#define CHECK_ALL_MACS ((uint64_t)1 << 31)
+#define RANDOM_ELEMENTS 4096
+#define BAR_AFTER_S 1.0 /* shorter runs show no progress */
+#define BAR_CHARS 40
+
+enum { DONE = 0, FAILED = 1, MISUSED = 2 };
+
+/* One run: everything that must be given back at its end. */
+struct run {
+    const struct run_options *o;
+    FILE *out, *err;
+    struct arena *arena;
+    struct diags *diags;
+    struct job *job; /* NULL when the kernel comes from a file */
+    const char *ptx;
+    size_t ptx_bytes;
+    struct image image;
+    struct npy a_file, b_file;
+    struct operand a, b;
+    uint8_t *d_bytes; /* guard, D, guard */
+    struct d_matrix d;
+    float alpha; /* with the global scales of A and B in it */
+    fp4gen_device *device;
+    fp4gen_device_info info;
+    fp4gen_kernel *kernel;
+    fp4gen_gemm gemm;
+    uint64_t d_buffer; /* where d_bytes lie on the device */
+    double seconds;    /* of the fastest launch */
+};
+
+struct run_options run_defaults(void)
+{
+    return (struct run_options){.m = -1,
+                                .n = -1,
+                                .k = -1,
+                                .alpha = 1,
+                                .device = -1,
+                                .repeat = 1,
+                                .pad_byte = 0x7f};
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* The runtime's messages look like the generator's: the code ends the first line. */
+static bool print_error(const struct run *r, const fp4gen_error *e)
+{
+    size_t first = strcspn(e->text, "\n");
+    if (e->status == FP4GEN_BAD_PTX && r->o->ptx_path)
+        fprintf(r->err, "%s: ", r->o->ptx_path);
+    fprintf(r->err, "error: %.*s [%s]\n", (int)first, e->text, e->code);
+    if (e->text[first])
+        fprintf(r->err, "%s\n", e->text + first + 1);
+    return false;
+}
+
+static bool no_memory(const struct run *r, const char *what)
+{
+    diag_add(r->diags, DIAG_RUN_MEMORY, loc_none(), what, (long long)r->gemm.m,
+             (long long)r->gemm.n, (long long)r->gemm.k);
+    return false;
+}
+
+/* ---- What is run */
+
+static bool read_kernel(struct run *r)
+{
+    if (!r->o->ptx_path) {
+        r->job = job_run(&r->o->job);
+        if (r->job->diags->count) {
+            print_diags(r->job->diags, r->err);
+            return false;
+        }
+        r->ptx = r->job->image.ptx;
+        r->ptx_bytes = r->job->image.ptx_bytes;
+    } else {
+        r->ptx = file_read(r->arena, r->o->ptx_path, &r->ptx_bytes);
+        if (!r->ptx) {
+            diag_add(r->diags, DIAG_RUN_PTX, (struct loc){.file = r->o->ptx_path},
+                     strerror(errno));
+            return false;
+        }
+    }
+    fp4gen_error e = {0};
+    return manifest_read(&r->image, r->ptx, r->ptx_bytes, &e) == FP4GEN_OK ||
+           print_error(r, &e);
+}
+
+/* Values that quantise to something that is not their neighbour are told. */
+static void note_odd_values(const struct run *r, const char *path, const struct npy *x)
+{
+    uint64_t nans = 0, infinities = 0;
+    for (size_t i = 0; i < x->rows * x->cols; i++) {
+        nans += isnan(x->data[i]) != 0;
+        infinities += isinf(x->data[i]) != 0;
+    }
+    if (nans)
+        fprintf(r->err, "%s: note: %llu NaN, which quantise to the largest code, +6\n",
+                path, (unsigned long long)nans);
+    if (infinities)
+        fprintf(r->err, "%s: note: %llu infinities, which saturate\n", path,
+                (unsigned long long)infinities);
+}
+
+static bool read_matrices(struct run *r)
+{
+    const struct run_options *o = r->o;
+    const bool bf16 = o->dtype && strcmp(o->dtype, "bf16") == 0;
+    bool ok = true;
+    if (o->a)
+        ok = npy_read(o->a, bf16, &r->a_file, r->diags) && ok;
+    if (o->b)
+        ok = npy_read(o->b, bf16, &r->b_file, r->diags) && ok;
+    if (!ok)
+        return false;
+    if (o->a && o->b && r->a_file.cols != r->b_file.cols) {
+        diag_add(r->diags, DIAG_RUN_SHAPES, (struct loc){.file = o->b}, r->b_file.rows,
+                 r->b_file.cols, o->a, r->a_file.rows, r->a_file.cols);
+        return false;
+    }
+    if (o->a)
+        note_odd_values(r, o->a, &r->a_file);
+    if (o->b)
+        note_odd_values(r, o->b, &r->b_file);
+    return true;
+}
+
+/* A size is given, or comes from a file; both must agree. */
+static bool choose_size(struct run *r, const char *name, int64_t given, bool in_file,
+                        size_t from_file, const char *path, uint32_t *out)
+{
+    if (in_file && given >= 0 && (uint64_t)given != from_file) {
+        diag_add(r->diags, DIAG_RUN_SIZE_FILE, (struct loc){.file = path}, name,
+                 from_file, name, (long long)given);
+        return false;
+    }
+    int64_t size = in_file ? (int64_t)from_file : given;
+    if (size < 0) {
+        diag_add(r->diags, DIAG_RUN_SIZE, loc_none(), name);
+        return false;
+    }
+    if (size > UINT32_MAX) {
+        diag_add(r->diags, DIAG_RUN_SIZE_BIG, loc_none(), name, (long long)size);
+        return false;
+    }
+    *out = (uint32_t)size;
+    return true;
+}
+
+static uint64_t align16(uint64_t bytes)
+{
+    return (bytes + 15) / 16 * 16;
+}
+
+/* Fills in gemm's sizes and strides.  A matrix with an odd number of columns gets one
+ * more, of zeros: two FP4 values share a byte. */
+static bool choose_sizes(struct run *r)
+{
+    const struct run_options *o = r->o;
+    fp4gen_gemm *g = &r->gemm;
+    const char *k_file = o->a ? o->a : o->b;
+    size_t k_cols = o->a ? r->a_file.cols : r->b_file.cols;
+    bool ok = choose_size(r, "m", o->m, o->a != NULL, r->a_file.rows, o->a, &g->m);
+    ok = choose_size(r, "n", o->n, o->b != NULL, r->b_file.rows, o->b, &g->n) && ok;
+    ok = choose_size(r, "k", o->k, k_file != NULL, k_cols, k_file, &g->k) && ok;
+    if (!ok)
+        return false;
+    if (k_file)
+        g->k += g->k % 2;
+    const uint64_t d_elem = strcmp(r->image.d_type, "f32") == 0 ? 4 : 2;
+    g->lda = o->lda ? o->lda : align16(((uint64_t)g->k + 1) / 2);
+    g->ldb = o->ldb ? o->ldb : align16(((uint64_t)g->k + 1) / 2);
+    g->ldd = o->ldd ? o->ldd : align16(g->n * d_elem);
+    return true;
+}
+
+/* ---- On the device */
+
+static bool open_device(struct run *r)
+{
+    const char *driver = r->o->driver ? r->o->driver : "auto";
+    const fp4gen_driver which = strcmp(driver, "cuda") == 0  ? FP4GEN_DRIVER_CUDA
+                                : strcmp(driver, "emu") == 0 ? FP4GEN_DRIVER_EMU
+                                                             : FP4GEN_DRIVER_AUTO;
+    fp4gen_error e = {0};
+    if (fp4gen_open(&r->device, which, r->o->device, r->image.target, &e) ||
+        fp4gen_load(&r->kernel, r->device, r->ptx, r->ptx_bytes, &e) ||
+        fp4gen_check(r->kernel, &r->gemm, &e))
+        return print_error(r, &e);
+    fp4gen_device_get_info(r->device, &r->info);
+    if (r->info.note[0])
+        fprintf(r->err, "no GPU for this kernel: %s\n", r->info.note);
+    return true;
+}
+
+static bool make_operands(struct run *r)
+{
+    const struct run_options *o = r->o;
+    const fp4gen_gemm *g = &r->gemm;
+    const uint8_t pad = (uint8_t)o->pad_byte;
+    const enum fp4_rounding rounding =
+        o->rounding && strcmp(o->rounding, "halfstep") == 0 ? FP4_HALFSTEP
+                                                            : FP4_NEAREST;
+    if (!operand_alloc(&r->a, g->m, g->k, g->lda) ||
+        !operand_alloc(&r->b, g->n, g->k, g->ldb))
+        return no_memory(r, "the operands");
+    if (o->a)
+        operand_quantize(&r->a, &r->a_file, rounding, pad);
+    else
+        operand_random(&r->a, o->seed, 0, pad);
+    if (o->b)
+        operand_quantize(&r->b, &r->b_file, rounding, pad);
+    else
+        operand_random(&r->b, o->seed, 1, pad);
+    r->alpha = (float)((double)o->alpha * r->a.global * r->b.global);
+
+    uint64_t d_bytes = g->m * g->ldd;
+    if (g->ldd && d_bytes / g->ldd == g->m && d_bytes < SIZE_MAX / 2)
+        r->d_bytes = malloc((size_t)d_bytes + 2 * GUARD_BYTES);
+    if (!r->d_bytes)
+        return no_memory(r, "D");
+    memset(r->d_bytes, GUARD_BYTE, (size_t)d_bytes + 2 * GUARD_BYTES);
+    memset(r->d_bytes + GUARD_BYTES, POISON_BYTE, (size_t)d_bytes);
+    r->d = (struct d_matrix){.bytes = r->d_bytes,
+                             .m = g->m,
+                             .n = g->n,
+                             .ld_bytes = (size_t)g->ldd,
+                             .is_f32 = strcmp(r->image.d_type, "f32") == 0};
+    return true;
+}
+
+static bool upload(struct run *r, uint64_t *address, const void *data, size_t bytes)
+{
+    fp4gen_error e = {0};
+    return (!fp4gen_alloc(r->device, address, bytes, &e) &&
+            !fp4gen_upload(r->device, *address, data, bytes, &e)) ||
+           print_error(r, &e);
+}
+
+static bool upload_all(struct run *r)
+{
+    fp4gen_gemm *g = &r->gemm;
+    size_t d_bytes = r->d.m * r->d.ld_bytes + 2 * GUARD_BYTES;
+    bool ok = upload(r, &g->a, r->a.codes, r->a.codes_bytes) &&
+              upload(r, &g->b, r->b.codes, r->b.codes_bytes) &&
+              upload(r, &g->sfa, r->a.scales, r->a.scales_bytes) &&
+              upload(r, &g->sfb, r->b.scales, r->b.scales_bytes) &&
+              upload(r, &r->d_buffer, r->d_bytes, d_bytes);
+    g->d = r->d_buffer + GUARD_BYTES;
+    g->alpha = r->alpha;
+    if (ok && r->o->alpha_on_device) {
+        g->alpha = NAN; /* must not be used */
+        ok = upload(r, &g->alpha_ptr, &r->alpha, sizeof r->alpha);
+    }
+    return ok;
+}
+
+struct bar {
+    FILE *err;
+    double begin_s;
+    bool shown;
+};
+
+/* Called by the emulator from a thread of its own while a launch runs. */
+static void draw_bar(void *arg, unsigned long long done, unsigned long long all)
+{
+    struct bar *bar = arg;
+    if (now_s() - bar->begin_s < BAR_AFTER_S || all == 0)
+        return;
+    int filled = (int)(done * BAR_CHARS / all);
+    fprintf(bar->err, "\r[%-*.*s] %llu of %llu CTAs", BAR_CHARS, filled,
+            "########################################", done, all);
+    fflush(bar->err);
+    bar->shown = true;
+}
+
+typedef void progress_fn(void *arg, unsigned long long done, unsigned long long all);
+
+/* The emulator's extension fp4emu_set_progress (emu/fp4emu.h), if the driver has it. */
+static void set_progress(const struct run *r, progress_fn *fn, void *arg)
+{
+    void (*set)(progress_fn *, void *) = NULL;
+    void *symbol = fp4gen_driver_symbol(r->device, "fp4emu_set_progress");
+    memcpy(&set, &symbol, sizeof symbol);
+    if (set)
+        set(fn, arg);
+}
+
+static bool launch(struct run *r)
+{
+    fp4gen_error e = {0};
+    struct bar bar = {.err = r->err};
+    const bool progress = isatty(fileno(r->err)) != 0;
+    bool ok = true;
+    r->gemm.ctas = r->o->ctas;
+    for (int i = 0; ok && i < r->o->repeat; i++) {
+        float milliseconds = 0;
+        double begin_s = bar.begin_s = now_s();
+        if (progress)
+            set_progress(r, draw_bar, &bar);
+        ok = fp4gen_run_timed(r->kernel, &r->gemm, &milliseconds, &e) == FP4GEN_OK;
+        if (progress)
+            set_progress(r, NULL, NULL);
+        double seconds = r->info.emulated ? now_s() - begin_s : milliseconds * 1e-3;
+        if (i == 0 || seconds < r->seconds)
+            r->seconds = seconds;
+    }
+    if (bar.shown)
+        fprintf(r->err, "\r%*s\r", BAR_CHARS + 40, "");
+    size_t d_bytes = r->d.m * r->d.ld_bytes + 2 * GUARD_BYTES;
+    ok = ok &&
+         fp4gen_download(r->device, r->d_bytes, r->d_buffer, d_bytes, &e) == FP4GEN_OK;
+    return ok || print_error(r, &e);
+}
+
+/* ---- What came out */
+
+static void print_launch(const struct run *r)
+{
+    const fp4gen_gemm *g = &r->gemm;
+    const double flops = 2.0 * g->m * g->n * g->k;
+    fp4gen_kernel_info info;
+    fp4gen_kernel_get_info(r->kernel, &info);
+    fprintf(r->out, "%s on %s: ", info.name, r->info.name);
+    if (r->info.emulated)
+        fprintf(r->out, "%.2f s emulated\n", r->seconds);
+    else
+        fprintf(r->out, "%.4f ms, %.1f TFLOP/s\n", r->seconds * 1e3,
+                r->seconds > 0 ? flops / r->seconds * 1e-12 : 0.0);
+}
+
+static bool check_touched(const struct run *r)
+{
+    struct d_touched t = d_check_touched(&r->d);
+    if (t.unwritten)
+        diag_add(r->diags, DIAG_RUN_UNWRITTEN, loc_none(), t.unwritten,
+                 t.first_unwritten.row, t.first_unwritten.col);
+    if (t.strayed)
+        diag_add(r->diags, DIAG_RUN_STRAYED, loc_none(), t.strayed,
+                 (long long)t.first_strayed);
+    return !t.unwritten && !t.strayed;
+}
+
+static int thread_count(void)
+{
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count < 1 ? 1 : count > 16 ? 16 : (int)count;
+}
+
+static uint64_t count_macs(const fp4gen_gemm *g)
+{
+    double macs = (double)g->m * g->n * g->k;
+    return macs < 1e18 ? (uint64_t)g->m * g->n * g->k : UINT64_MAX;
+}
+
+static bool check_values(struct run *r)
+{
+    const fp4gen_gemm *g = &r->gemm;
+    const struct ref_gemm ref = {.m = g->m,
+                                 .n = g->n,
+                                 .k = g->k,
+                                 .a = r->a.codes,
+                                 .b = r->b.codes,
+                                 .lda = (size_t)g->lda,
+                                 .ldb = (size_t)g->ldb,
+                                 .sfa = r->a.scales,
+                                 .sfb = r->b.scales,
+                                 .alpha = r->alpha};
+    const char *type = r->d.is_f32 ? "f32" : "bf16";
+    const bool all = r->o->check == RUN_CHECK_FULL || count_macs(g) <= CHECK_ALL_MACS;
+    struct d_compared c;
+    bool ok = all ? d_compare_all(&r->d, &ref, thread_count(), &c)
+                  : d_compare_part(&r->d, &ref, r->image.tile[0], r->image.tile[1],
+                                   RANDOM_ELEMENTS, r->o->seed, &c);
+    if (!ok)
+        return no_memory(r, "the reference");
+    fprintf(r->out,
+            "D %u x %u %s: worst error %.3g of the bound (half an ulp of %s + "
+            "(K/64 + 1) 2^-23 sum |a b sa sb|)\n",
+            g->m, g->n, type, c.worst, type);
+    if (!all)
+        fprintf(r->out,
+                "compared: first and last rows and columns of all tiles and %d random "
+                "elements, %llu of %llu; --check=full compares all\n",
+                RANDOM_ELEMENTS, (unsigned long long)c.elements,
+                (unsigned long long)g->m * g->n);
+    if (c.wrong == 0)
+        return true;
+    diag_add(r->diags, DIAG_RUN_WRONG, loc_none(), (unsigned long long)c.wrong,
+             (unsigned long long)c.elements, c.at.row, c.at.col, c.got, c.want,
+             c.worst);
+    return false;
+}
+
+/* Both operands came from files: how much of their product has FP4 cost? */
+static void print_loss(const struct run *r)
+{
+    const bool all = count_macs(&r->gemm) <= CHECK_ALL_MACS;
+    struct d_loss l = d_measure_loss(&r->d, &r->a_file, &r->b_file, r->o->alpha,
+                                     all ? 0 : RANDOM_ELEMENTS, r->o->seed);
+    fprintf(r->out,
+            "against the unquantised product: relative error %.4g, largest difference "
+            "%.4g (%llu of %llu elements)\n",
+            l.relative, l.worst, (unsigned long long)l.elements,
+            (unsigned long long)r->gemm.m * r->gemm.n);
+}
+
+static bool write_result(struct run *r)
+{
+    const enum npy_type type = r->d.is_f32 ? NPY_F32 : NPY_BF16;
+    return npy_write(r->o->d, type, r->d_bytes + GUARD_BYTES, r->d.m, r->d.n,
+                     r->d.ld_bytes, r->diags);
+}
+
+static int run(struct run *r)
+{
+    if (!read_matrices(r))
+        return FAILED;
+    /* Sizes need D's type for its stride, and so the kernel; but what is missing on
+     * the command line is a misuse, and comes first. */
+    if (!read_kernel(r))
+        return FAILED;
+    if (!choose_sizes(r))
+        return MISUSED;
+    if (!open_device(r))
+        return FAILED;
+    const fp4gen_gemm *g = &r->gemm;
+    const bool empty = g->m == 0 || g->n == 0;
+    if (empty)
+        fprintf(r->out, "D is %u x %u: nothing to do\n", g->m, g->n);
+    if (!make_operands(r))
+        return FAILED;
+    if (!empty) {
+        if (!upload_all(r) || !launch(r))
+            return FAILED;
+        print_launch(r);
+        bool ok = check_touched(r);
+        if (ok && r->o->check)
+            ok = check_values(r);
+        if (!ok)
+            return FAILED;
+        if (r->o->a && r->o->b)
+            print_loss(r);
+    }
+    return !r->o->d || write_result(r) ? DONE : FAILED;
+}
+
+static void close_run(struct run *r)
+{
+    if (r->device) {
+        const uint64_t buffers[] = {r->gemm.a,   r->gemm.b,   r->gemm.sfa,
+                                    r->gemm.sfb, r->d_buffer, r->gemm.alpha_ptr};
+        for (size_t i = 0; i < COUNT_OF(buffers); i++)
+            fp4gen_free(r->device, buffers[i], NULL);
+        fp4gen_unload(r->kernel);
+        fp4gen_close(r->device);
+    }
+    operand_free(&r->a);
+    operand_free(&r->b);
+    npy_free(&r->a_file);
+    npy_free(&r->b_file);
+    free(r->d_bytes);
+    if (r->job)
+        job_free(r->job);
+    arena_free(r->arena);
+}
+
+int verb_run(const struct run_options *o, FILE *out, FILE *err)
+{
+    struct run r = {.o = o, .out = out, .err = err, .arena = arena_new()};
+    r.diags = diags_new(r.arena);
+    int status = run(&r);
+    fflush(out);
+    print_diags(r.diags, err);
+    close_run(&r);
+    return status;
+}
