@@ -1,0 +1,108 @@
+/* tmem.h - tensor memory: who owns its columns, and who is at work on its cells.
+ *
+ * Cells are watched in pieces of one column by 32 lanes, the least that an instruction
+ * touches, mostly.  Every tcgen05 operation gets a number from the log of its CTA or
+ * CTA pair; a piece remembers the numbers of its last writer and last reader.  An mma
+ * or cp is done, for those who look at its cells, when some wait has returned true for
+ * a barrier phase that a commit behind it arrived in; a load or store when its warp has
+ * executed tcgen05.wait.  PTX ISA 9.0, "Tensor Memory Consistency Model". */
+#ifndef FP4EMU_TMEM_H
+#define FP4EMU_TMEM_H
+
+#include "emu/machine.h"
+#include "emu/mma_fp4.h"
+
+#define TMEM_QUARTERS 4
+#define TMEM_LOG_OPS 1024 /* older operations count as done */
+#define TMEM_LOG_COMMITS 64
+
+enum tmem_kind { TMEM_LD, TMEM_ST, TMEM_CP, TMEM_MMA };
+
+struct tmem_op {
+    uint32_t number; /* from 1; 0: none */
+    uint8_t kind, lane;
+    bool done, read; /* read: a load has seen what it wrote */
+    bool starts;     /* MMA: overwrites its accumulator, where others add to it */
+    uint16_t acc_col, acc_cols; /* MMA: its accumulator */
+    const struct warp *issuer;
+    uint32_t pc;
+};
+
+/* An arrival that says: what this thread had issued up to `number` is complete. */
+struct tmem_commit {
+    uint32_t number;
+    uint8_t lane;
+    const struct warp *issuer;
+    const struct mbar *mbar;
+    uint64_t phase;
+};
+
+struct tmem_log {
+    uint32_t issued;
+    uint32_t forgotten; /* commits up to this one have left the ring: all are done */
+    struct tmem_op ops[TMEM_LOG_OPS];
+    struct tmem_commit commits[TMEM_LOG_COMMITS];
+    uint32_t commit_count;
+};
+
+/* Per CTA, in cta->pipe. */
+struct tmem_state {
+    int group;            /* of the first instruction that named one; 0: none yet */
+    struct tmem_log *log; /* of a pair: the even CTA's */
+    struct tmem_log own_log;
+    uint32_t writer[TMEM_QUARTERS][TMEM_COLS]; /* 0: nobody since the allocation */
+    uint32_t reader[TMEM_QUARTERS][TMEM_COLS];
+    uint32_t waited_ld[32], waited_st[32]; /* by warp: done up to this number */
+    uint32_t last_ld[32];
+    uint32_t last_alloc_cols;
+    uint32_t asked_cols; /* allocation of a pair: asked for, not yet granted */
+    bool granted;        /* ... the column is there, the caller has to take it */
+    uint32_t granted_col;
+    enum mma_isa isa;
+};
+
+/* Made at first use; checks that a kernel keeps to one .cta_group and, for 2, that the
+ * CTA has a peer that lives.  NULL after a report. */
+struct tmem_state *tmem_state(struct warp *w, int group);
+/* Without a report, whatever group: NULL before the first tmem_state(). */
+struct tmem_state *tmem_state_if_any(struct cta *c);
+struct cta *tmem_peer(struct cta *c); /* other half of the pair; NULL: there is none */
+
+static inline uint32_t *tmem_column(struct cta *c, uint32_t col)
+{
+    return c->tmem + (size_t)col * TMEM_LANES;
+}
+
+/* Are these columns in one live allocation?  False after a report (check 17). */
+bool tmem_owned(struct warp *w, struct cta *c, uint32_t col, uint32_t cols,
+                const char *what);
+
+/* A piece of tensor memory of one CTA. */
+struct tmem_area {
+    struct cta *cta;
+    uint32_t col, cols;
+    uint32_t quarters; /* mask */
+};
+
+/* Gives the operation a number. */
+struct tmem_op *tmem_log(struct tmem_state *s, struct warp *w, int lane,
+                         enum tmem_kind kind);
+/* Checks 12, 13, 20 and 31 on what the operation reads or writes, then takes note of
+ * it.  `what` names the cells: "the accumulator".  False after a report. */
+bool tmem_reads(struct warp *w, struct tmem_op *op, struct tmem_area a,
+                const char *what);
+bool tmem_writes(struct warp *w, struct tmem_op *op, struct tmem_area a,
+                 const char *what);
+/* Check 18, before the columns are freed: is nobody still at work on them? */
+bool tmem_idle(struct warp *w, struct tmem_area a);
+/* tcgen05.wait: the warp's loads or stores are done. */
+void tmem_waited(struct warp *w, enum tmem_kind kind);
+/* A commit of what `issuer` had issued up to `number` is about to arrive on `m`. */
+void tmem_committed(struct tmem_log *log, uint32_t number, const struct warp *issuer,
+                    int lane, const struct mbar *m);
+
+/* ---- allocation, tmem_alloc.c */
+
+exec_fn tmem_alloc, tmem_dealloc, tmem_relinquish;
+
+#endif
