@@ -135,7 +135,7 @@ static bool is_include(struct arena *a, const char *lua, const char **name)
         return false;
     lua += strlen(word);
     size_t space = strspn(lua, " \t");
-    if (space == 0 && *lua != '"' && *lua != '\'')
+    if (space == 0 && *lua != '"' && *lua != '\'' && !at_line_end(lua))
         return false; /* include_this = ... */
     lua += space;
     *name = NULL;
