@@ -21,6 +21,9 @@ int fp4emu_set_strategy(const char *name);
  * length, 0 when there was none. */
 size_t fp4emu_last_report(char *text, size_t bytes);
 
+/* Likewise: which rule the calling thread's last cuTensorMapEncodeTiled broke. */
+size_t fp4emu_tensor_map_error(char *text, size_t bytes);
+
 struct fp4emu_stats {
     unsigned long long launches; /* in this process, so far */
     /* of the newest launch: */

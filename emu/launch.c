@@ -205,8 +205,8 @@ static CUresult pack_params(struct launch *l, void **params, void **extra)
     return CUDA_SUCCESS;
 }
 
-CUresult launch_prepare(struct launch *out, const CUlaunchConfig *config,
-                        struct CUfunc_st *f, void **params, void **extra)
+CUresult launch_check(struct launch *out, const CUlaunchConfig *config,
+                      struct CUfunc_st *f)
 {
     *out = (struct launch){
         .function = f,
@@ -223,8 +223,13 @@ CUresult launch_prepare(struct launch *out, const CUlaunchConfig *config,
         r = check_smem(config->sharedMemBytes, f);
     if (r == CUDA_SUCCESS)
         r = check_cluster(out);
-    if (r == CUDA_SUCCESS && out->cooperative)
-        r = check_cooperative(out);
+    return r == CUDA_SUCCESS && out->cooperative ? check_cooperative(out) : r;
+}
+
+CUresult launch_prepare(struct launch *out, const CUlaunchConfig *config,
+                        struct CUfunc_st *f, void **params, void **extra)
+{
+    CUresult r = launch_check(out, config, f);
     return r == CUDA_SUCCESS ? pack_params(out, params, extra) : r;
 }
 
@@ -348,10 +353,13 @@ CUresult launch_run(const struct launch *l)
     fill_grid(l, r);
     atomic_store(&launch_running, true);
 
+    struct progress progress;
+    progress_begin(&progress);
     double start = clock_seconds();
     bool fine = grid_run(&grid);
     atomic_store(&launch_seconds, clock_seconds() - start);
     atomic_store(&launch_running, false);
+    progress_end(&progress);
 
     if (l->params)
         memory_free((uint64_t)(uintptr_t)l->params);

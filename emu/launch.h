@@ -6,6 +6,8 @@
 #ifndef FP4EMU_LAUNCH_H
 #define FP4EMU_LAUNCH_H
 
+#include <pthread.h>
+
 #include "emu/libcuda.h"
 #include "emu/module.h"
 
@@ -18,7 +20,10 @@ struct launch {
     uint32_t param_bytes;
 };
 
-/* Checks limits and packs the parameters; exactly one of `params` and `extra` is given,
+/* Checks limits and attributes; parameters stay empty. */
+CUresult launch_check(struct launch *out, const CUlaunchConfig *config,
+                      struct CUfunc_st *f);
+/* The same, and packs the parameters; exactly one of `params` and `extra` is given,
  * as for cuLaunchKernel.  `out` then owns memory until launch_free(). */
 CUresult launch_prepare(struct launch *out, const CUlaunchConfig *config,
                         struct CUfunc_st *f, void **params, void **extra);
@@ -43,6 +48,16 @@ struct launch_stats {
     bool running;
 };
 void launch_get_stats(struct launch_stats *out);
+
+/* Calls the program's progress function (fp4emu.h) while a launch runs. */
+struct progress {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool wanted, ended;
+};
+void progress_begin(struct progress *p);
+void progress_end(struct progress *p);
 
 /* Text of the newest report, "" if there was none.  Valid until the next launch. */
 const char *launch_report(void);

@@ -105,12 +105,13 @@ CUresult stream_find(struct CUctx_st *c, CUstream s, struct CUstream_st **out);
  * `w` owns in any case. */
 CUresult stream_submit(struct CUctx_st *c, CUstream s, struct work *w);
 
-/* ---- pools (libcuda_pool.c) */
+/* ---- memory (libcuda_mem.c, libcuda_pool.c) */
 
-CUresult pool_alloc(CUdeviceptr *out, CUmemoryPool pool, size_t bytes);
-/* Frees an address of any kind that cuMemFree takes. */
+/* Frees an address of any kind that cuMemFree takes; false: it is none. */
 bool device_free(CUdeviceptr p);
 /* How much device memory may still be allocated: the device's, or what the host has. */
 uint64_t memory_available(uint64_t *total);
+/* The default pool and its memory go with the last context. */
+void pool_reset(void);
 
 #endif

@@ -22,6 +22,7 @@ static const size_t normal_limits[LIMIT_COUNT] = {
 /* The handle of the device's primary context is the same in every life of it. */
 static struct CUctx_st primary;
 static unsigned primary_count, primary_flags;
+static unsigned open_count; /* contexts of either kind */
 
 /* The thread's stack of contexts.  The ids tell a context from a later one at the same
  * address. */
@@ -62,7 +63,10 @@ static CUresult open_context(struct CUctx_st *c, unsigned flags)
 {
     *c = (struct CUctx_st){.id = next_id(), .flags = flags, .primary = c == &primary};
     memcpy(c->limits, normal_limits, sizeof c->limits);
-    return handle_add(c, HANDLE_CONTEXT) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!handle_add(c, HANDLE_CONTEXT))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    open_count++;
+    return CUDA_SUCCESS;
 }
 
 /* All that belongs to the context goes; nothing of it is left in any table. */
@@ -75,6 +79,8 @@ static void close_context(struct CUctx_st *c)
     handle_drop(c);
     if (!c->primary)
         free(c);
+    if (--open_count == 0)
+        pool_reset();
 }
 
 static CUresult check_device(CUdevice dev)
@@ -183,17 +189,16 @@ static CUresult create(CUcontext *out, unsigned flags, CUdevice dev)
     if (!c)
         return CUDA_ERROR_OUT_OF_MEMORY;
     r = open_context(c, flags);
-    if (r == CUDA_SUCCESS) {
-        r = push(c);
-        if (r != CUDA_SUCCESS)
-            handle_drop(c);
-    }
     if (r != CUDA_SUCCESS) {
         free(c);
         return r;
     }
-    *out = c;
-    return CUDA_SUCCESS;
+    r = push(c);
+    if (r != CUDA_SUCCESS)
+        close_context(c);
+    else
+        *out = c;
+    return r;
 }
 
 EXPORTED CUresult cuCtxCreate_v2(CUcontext *out, unsigned int flags, CUdevice dev)

@@ -28,7 +28,7 @@ struct copy {
 
 struct fill {
     uint64_t address, pitch_bytes;
-    uint32_t value;
+    uint64_t value;
     int element_bytes; /* 1 2 4 8 */
     uint64_t width_elems, rows;
 };
@@ -53,6 +53,9 @@ struct work {
         } call;
     } u;
 };
+
+/* The driver's description of a copy (libcuda_copy.c); NOT_SUPPORTED for arrays. */
+CUresult copy_from_3d(struct copy *out, const CUDA_MEMCPY3D *d);
 
 /* Are the addresses good now?  work_run() asks again. */
 CUresult work_check(const struct work *w);
