@@ -1,7 +1,4 @@
-# Sources of libfp4gen.  core/target.c is the one part of core that it needs.
-RUNTIME_SRC = runtime/device.c runtime/driver.c runtime/error.c runtime/kernel.c \
-              runtime/manifest.c runtime/module.c runtime/tensor_map.c
-RUNTIME_CORE_SRC = core/target.c
+# runtime.mk - what the runtime's tests need beyond the general rules.
 
 # t_runtime asks two drivers that run nothing: a current one and one from before tensor
 # maps.  They carry the SONAME of the real one.
@@ -13,3 +10,14 @@ $(FAKE_DRIVERS): tests/fake_libcuda.c tests/fake_libcuda.h
 	    -fPIC -shared -fvisibility=hidden -Wl,-soname,libcuda.so.1 -o $@ $<
 $(B)/tests/t_runtime: | $(FAKE_DRIVERS)
 $(B)/tests/t_runtime $(B)/tests/t_manifest: $(B)/tests/kernel_text.o
+
+# One program of a real sm_90 GPU.  It is built from its sources in one go, without
+# the preflight: a machine with such a GPU needs cuda.h and a compiler, and no Lua.
+H200_SRCS = tests/h200/main.c tests/h200/tma_copy.c $(RUNTIME_SRCS) core/target.c
+$(B)/tests/h200/tma_copy: $(H200_SRCS) tests/h200/tma_copy.h $(wildcard runtime/*.h core/*.h core/*.def)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(filter-out -MMD -MP,$(ALL_CFLAGS)) $(CUDA_CFLAGS) -o $@ $(H200_SRCS) \
+	    $(ALL_LDFLAGS) -ldl
+.PHONY: h200-test
+h200-test: $(B)/tests/h200/tma_copy
+	@$< $(if $(DRIVER),--driver $(DRIVER)) tests/h200/tma_copy.ptx
