@@ -5,3 +5,13 @@ $(B)/lib/emu/libcuda.so.1: $(B)/emu/exports.ld
 $(B)/emu/exports.ld: core/driver.def emu/exports.awk
 	@mkdir -p $(@D)
 	$(Q)LC_ALL=C awk -f emu/exports.awk core/driver.def > $@
+
+# Some programs open libcuda.so.
+$(B)/lib/emu/libcuda.so: | $(B)/lib/emu/libcuda.so.1
+	$(Q)ln -sf libcuda.so.1 $@
+tests: $(B)/lib/emu/libcuda.so
+ifeq ($(VARIANT),release)
+all: lib/emu/libcuda.so
+lib/emu/libcuda.so: | parts
+	$(Q)mkdir -p $(@D) && ln -sf libcuda.so.1 $@
+endif
