@@ -8,8 +8,8 @@ $(FAKE_DRIVERS): tests/fake_libcuda.c tests/fake_libcuda.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(WARN) $(OPT) -D_POSIX_C_SOURCE=200809L -I. $(CUDA_CFLAGS) $(FAKE_DEFS) \
 	    -fPIC -shared -fvisibility=hidden -Wl,-soname,libcuda.so.1 -o $@ $<
-$(B)/tests/t_runtime: | $(FAKE_DRIVERS)
-$(B)/tests/t_runtime $(B)/tests/t_manifest: $(B)/tests/kernel_text.o
+$(B)/tests/t_runtime $(B)/tests/t_run: | $(FAKE_DRIVERS)
+$(B)/tests/t_runtime $(B)/tests/t_manifest $(B)/tests/t_run: $(B)/tests/kernel_text.o
 
 # One program of a real sm_90 GPU.  It is built from its sources in one go, without
 # the preflight: a machine with such a GPU needs cuda.h and a compiler, and no Lua.
