@@ -108,6 +108,9 @@ static void format_source_line(struct loc loc, const char *source, struct buf *o
     int chars = (int)strcspn(source, "\r\n");
     if (chars == 0 || chars > 200)
         return;
+    for (int i = 0; i < chars; i++) /* a terminal should not see the rest of these */
+        if ((unsigned char)source[i] < ' ' && source[i] != '\t')
+            return;
     buf_printf(out, "%5d | %.*s\n", loc.line, chars, source);
     if (loc.col < 1 || loc.col > chars + 1)
         return;

@@ -363,8 +363,7 @@ static int string_rep(lua_State *L)
         return 1;
     }
     if (unit > most || (lua_Unsigned)n > most / unit)
-        return luaL_error(L, "string.rep of %d bytes, %I times; at most %d bytes",
-                          (int)(unit > most ? most : unit), (LUAI_UACINT)n, (int)most);
+        return luaL_error(L, "string.rep makes more than %d bytes", (int)most);
     sandbox_spend(s, L, CALL_WORK + (int64_t)n);
     luaL_Buffer b;
     luaL_buffinitsize(L, &b, unit * (size_t)n);

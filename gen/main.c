@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "gen/verbs.h"
 #include "runtime/fp4gen.h"
@@ -67,18 +68,30 @@ static int run(struct arena *a, int argc, char **argv)
     return run_verb(o, stdout, stderr);
 }
 
+/* The errno of a result that did not arrive, or 0. */
+static int close_stdout(void)
+{
+    errno = 0;
+    bool failed = ferror(stdout) != 0;
+    if (fflush(stdout) != 0 || failed)
+        return errno ? errno : EIO;
+    /* Closed from the start: no matter, nothing was written. */
+    return fclose(stdout) != 0 && errno != EBADF ? errno : 0;
+}
+
 int main(int argc, char **argv)
 {
     /* A reader that went away is an error like a full disk, not a silent end. */
     signal(SIGPIPE, SIG_IGN);
+    static char buffer[1 << 18];
+    if (!isatty(STDOUT_FILENO)) /* so that a failing write has its errno below */
+        setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
     struct arena *a = arena_new();
     int status = run(a, argc, argv);
-    errno = 0;
-    bool was_bad = ferror(stdout) != 0;
-    if (fclose(stdout) != 0 || was_bad) {
+    int error = close_stdout();
+    if (error) {
         struct diags *d = diags_new(a);
-        diag_add(d, DIAG_CLI_STDOUT, (struct loc){"gen", 0, 0},
-                 errno ? strerror(errno) : "a write failed");
+        diag_add(d, DIAG_CLI_STDOUT, (struct loc){"gen", 0, 0}, strerror(error));
         print_diags(d, stderr);
         status = FAILED;
     }

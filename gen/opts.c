@@ -94,7 +94,8 @@ static bool parse_count(struct parser *p, enum option_id id, const char *text,
 {
     char *end;
     errno = 0;
-    unsigned long long n = strtoull(text, &end, 0);
+    bool is_hex = strncmp(text, "0x", 2) == 0;
+    unsigned long long n = strtoull(text, &end, is_hex ? 16 : 10);
     *out = n;
     if (*text >= '0' && *text <= '9' && *end == '\0' && errno == 0 && n <= most)
         return true;

@@ -350,27 +350,45 @@ void tmpl_use_dir(const char *dir)
     strcpy(pool.dir, dir);
 }
 
-static void add_name(struct buf *b, const char *file)
+enum { MOST_NAMES = 256 };
+
+/* Keeps the names sorted, each once. */
+static void add_name(struct arena *a, const char **names, int *count, const char *file)
 {
     const char *end = strstr(file, ".ptxt");
-    if (end && end[5] == '\0' && !strchr(file, '/'))
-        buf_printf(b, "%s%.*s", b->bytes ? " " : "", (int)(end - file), file);
+    if (!end || end[5] != '\0' || strchr(file, '/') || *count == MOST_NAMES)
+        return;
+    const char *name = arena_strndup(a, file, (size_t)(end - file));
+    if (name[strspn(name, "abcdefghijklmnopqrstuvwxyz_0123456789")])
+        return;
+    int at = *count;
+    while (at > 0 && strcmp(names[at - 1], name) > 0)
+        at--;
+    if (at > 0 && strcmp(names[at - 1], name) == 0)
+        return;
+    memmove(names + at + 1, names + at, (size_t)(*count - at) * sizeof *names);
+    names[at] = name;
+    ++*count;
 }
 
 const char *tmpl_names(struct arena *a)
 {
     const char *folder = "templates/";
+    const char *names[MOST_NAMES];
+    int count = 0;
+    for (int i = 0; i < embedded_count; i++)
+        if (strncmp(embedded_files[i].path, folder, strlen(folder)) == 0)
+            add_name(a, names, &count, embedded_files[i].path + strlen(folder));
+    DIR *dir = pool.dir ? opendir(pool.dir) : NULL;
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        add_name(a, names, &count, entry->d_name);
+    if (dir)
+        closedir(dir);
     struct buf b;
     buf_init(&b, a);
     buf_puts(&b, "");
-    for (int i = 0; i < embedded_count; i++)
-        if (strncmp(embedded_files[i].path, folder, strlen(folder)) == 0)
-            add_name(&b, embedded_files[i].path + strlen(folder));
-    DIR *dir = pool.dir ? opendir(pool.dir) : NULL;
-    for (struct dirent *entry; dir && (entry = readdir(dir));)
-        add_name(&b, entry->d_name);
-    if (dir)
-        closedir(dir);
+    for (int i = 0; i < count; i++)
+        buf_printf(&b, "%s%s", i ? " " : "", names[i]);
     return b.data;
 }
 

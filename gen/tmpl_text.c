@@ -201,7 +201,8 @@ static bool translate_file(struct translator *t, const char *path, const char *n
     const char *text = read_file(t, path, &file);
     if (!text) {
         diag_add(t->d, DIAG_TMPL_MISSING, from, name);
-        diag_note(t->d, loc_none(), "it would be %s", file);
+        diag_note(t->d, loc_none(), "it would be %s/%s", t->dir ? t->dir : "templates",
+                  path);
         return false;
     }
     t->open_files[t->depth++] = path;
