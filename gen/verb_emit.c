@@ -1,29 +1,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "gen/embed.h"
 #include "gen/verbs.h"
-
-static const char *find_source(struct arena *a, const char *file)
-{
-    size_t bytes;
-    if (!file)
-        return NULL;
-    const struct embedded *e = embedded_find(file);
-    const char *text = file_read(a, file, &bytes);
-    return text ? text : e ? (const char *)e->data : NULL;
-}
-
-void print_diags(const struct diags *d, FILE *err)
-{
-    for (const struct diag *g = d->first; g; g = g->next) {
-        struct buf text;
-        buf_init(&text, d->arena);
-        diag_format(g, g->loc.line > 0 ? find_source(d->arena, g->loc.file) : NULL,
-                    &text);
-        fputs(text.data, err);
-    }
-}
 
 int verb_emit(const struct opts *o, FILE *out, FILE *err)
 {
