@@ -84,7 +84,7 @@ $(B)/core.a: $(CORE_OBJS)
 $(B)/gen.a: $(GEN_OBJS)
 $(B)/emu.a: $(EMU_OBJS)
 $(B)/runtime.a: $(RUNTIME_OBJS)
-$(B)/lib/libfp4gen.a: $(RUNTIME_OBJS) $(call obj,$(RUNTIME_CORE_SRC))
+$(B)/lib/libfp4gen.a: $(LIBFP4GEN_O)
 $(ARCHIVES) $(B)/lib/libfp4gen.a:
 	@mkdir -p $(@D)
 	@rm -f $@

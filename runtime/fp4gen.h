@@ -130,7 +130,11 @@ fp4gen_status fp4gen_module_launch(fp4gen_module *m, const fp4gen_launch *l,
 void fp4gen_module_unload(fp4gen_module *m);
 
 typedef struct fp4gen_tensor_map { /* 128 bytes, 64-byte aligned, pass as parameter */
+#ifdef __cplusplus
+    alignas(64) unsigned char bytes[128];
+#else
     _Alignas(64) unsigned char bytes[128];
+#endif
 } fp4gen_tensor_map;
 /* Checks every rule of cuTensorMapEncodeTiled by name before the driver is asked. */
 typedef struct fp4gen_tensor_desc {

@@ -1,4 +1,14 @@
-# runtime.mk - what the runtime's tests need beyond the general rules.
+# runtime.mk - libfp4gen.a, and what the runtime's tests need beyond the general rules.
+
+# The one part of core that the runtime needs.
+RUNTIME_CORE_SRC = core/target.c
+
+# One object in which only fp4gen_* is left to link against, as in libfp4gen.so: names
+# like `fail` belong to the program that uses the library.
+LIBFP4GEN_O = $(B)/runtime/libfp4gen.o
+$(LIBFP4GEN_O): $(patsubst %.c,$(B)/%.o,$(RUNTIME_SRCS) $(RUNTIME_CORE_SRC))
+	$(Q)$(LD) -r -o $@ $^ && $(OBJCOPY) --localize-hidden $@
+OBJCOPY = objcopy
 
 # t_runtime asks two drivers that run nothing: a current one and one from before tensor
 # maps.  They carry the SONAME of the real one.
@@ -10,6 +20,10 @@ $(FAKE_DRIVERS): tests/fake_libcuda.c tests/fake_libcuda.h
 	    -fPIC -shared -fvisibility=hidden -Wl,-soname,libcuda.so.1 -o $@ $<
 $(B)/tests/t_runtime $(B)/tests/t_run: | $(FAKE_DRIVERS)
 $(B)/tests/t_runtime $(B)/tests/t_manifest $(B)/tests/t_run: $(B)/tests/kernel_text.o
+
+$(B)/tests/t_h200: $(B)/tests/h200/tma_copy.o
+# The emulator is opened when the tests run.
+$(B)/tests/t_runtime_emu $(B)/tests/t_h200: | $(B)/lib/emu/libcuda.so.1
 
 # One program of a real sm_90 GPU.  It is built from its sources in one go, without
 # the preflight: a machine with such a GPU needs cuda.h and a compiler, and no Lua.
