@@ -74,6 +74,9 @@ static bool unary(struct parser *p, struct constant *c, int depth)
     if (parse_accept(p, '+'))
         return unary(p, c, depth + 1);
     if (parse_accept(p, '-')) {
+        if (p->tok.kind == TOKEN_FLOAT && p->tok.bytes > 1 && p->tok.text[0] == '0' &&
+            strchr("fFdD", p->tok.text[1]))
+            return parse_expected(p, "no '-' before it: its bits hold the sign");
         if (!unary(p, c, depth + 1))
             return false;
         *c = negate(*c);

@@ -407,21 +407,24 @@ static int distance(const struct ptx_form *f, const struct ptx_insn *insn,
     return far;
 }
 
-struct ptx_fit ptx_fit(const struct ptx_insn *insn)
+struct ptx_fit ptx_fit(const struct ptx_insn *insn, ptx_rank_fn *rank,
+                       const void *context)
 {
     uint16_t parts[PTX_MAX_MODS + 2];
-    int count = parts_of(insn, parts), form_count, least = 1 << 20;
+    int count = parts_of(insn, parts), form_count, least = 1 << 20, best_rank = -1;
     const struct ptx_form *forms = ptx_forms(insn->op, &form_count);
     struct ptx_fit best = {.misfit = MISFIT_TYPES, .form = forms};
     for (int i = 0; i < form_count; i++) {
         struct ptx_fit fit;
         int far = distance(&forms[i], insn, parts, count, &fit);
-        if (far < least) {
-            least = far;
+        if (far > least)
+            continue;
+        int r = far == 0 ? rank(context, insn, &forms[i]) : 0;
+        if (far < least || r > best_rank) {
             best = fit;
+            best_rank = r;
         }
-        if (far == 0)
-            break;
+        least = far;
     }
     return best;
 }

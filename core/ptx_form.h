@@ -62,8 +62,12 @@ struct ptx_fit {
     const struct ptx_group *group; /* LACKS */
 };
 
-/* Which form of its family an instruction has. */
-struct ptx_fit ptx_fit(const struct ptx_insn *insn);
+/* Which form of its family an instruction has.  Of several that fit, the one that
+ * `rank` likes best. */
+typedef int ptx_rank_fn(const void *context, const struct ptx_insn *insn,
+                        const struct ptx_form *form);
+struct ptx_fit ptx_fit(const struct ptx_insn *insn, ptx_rank_fn *rank,
+                       const void *context);
 /* ".rn", ".v4": without the dot, in the arena when it must be made. */
 const char *ptx_part_spelling(struct arena *a, int part);
 

@@ -1,0 +1,394 @@
+/* What ptx_ops.def cannot say: values, counts and combinations, family by family.
+ * ptxas 13.0 refuses each of these. */
+#include "core/ptx_checker.h"
+
+static bool rule_error(struct checker *c, const struct ptx_insn *insn, const char *why)
+{
+    return check_error(c, DIAG_OP_RULE, insn->line, insn->col, insn->opcode, why);
+}
+
+/* A constant operand (a register can hold anything) must be among allowed values. */
+static bool value_error(struct checker *c, const struct ptx_insn *insn, int index,
+                        const char *allowed)
+{
+    return check_error(c, DIAG_OP_VALUE, insn->line, insn->col, index + 1, insn->opcode,
+                       (long long)insn->operands[index].imm, allowed);
+}
+
+static const struct ptx_operand *constant_at(const struct ptx_insn *insn, int index)
+{
+    bool is = index < insn->operand_count && insn->operands[index].kind == PTX_OPND_IMM;
+    return is ? &insn->operands[index] : NULL;
+}
+
+static bool check_multiple(struct checker *c, const struct ptx_insn *insn, int index,
+                           int64_t unit, const char *allowed)
+{
+    const struct ptx_operand *o = constant_at(insn, index);
+    return !o || (o->imm >= 0 && o->imm % unit == 0) ||
+           value_error(c, insn, index, allowed);
+}
+
+/* ---- addresses */
+
+static enum ptx_space space_of(enum ptx_mod mod)
+{
+    switch (mod) {
+    case PTX_M_GLOBAL:
+        return PTX_GLOBAL;
+    case PTX_M_SHARED:
+    case PTX_M_SHARED_CTA:
+    case PTX_M_SHARED_CLUSTER:
+        return PTX_SHARED;
+    case PTX_M_LOCAL:
+        return PTX_LOCAL;
+    case PTX_M_CONST:
+        return PTX_CONST;
+    case PTX_M_PARAM:
+    case PTX_M_PARAM_ENTRY:
+    case PTX_M_PARAM_FUNC:
+        return PTX_PARAM;
+    default:
+        return PTX_GENERIC;
+    }
+}
+
+static enum ptx_space insn_space(const struct ptx_insn *insn)
+{
+    for (int i = 0; i < insn->mod_count; i++) {
+        enum ptx_space s = space_of((enum ptx_mod)insn->mods[i]);
+        if (s != PTX_GENERIC)
+            return s;
+    }
+    return PTX_GENERIC;
+}
+
+static const char *space_name(enum ptx_space s)
+{
+    static const char *const names[] = {
+        "a generic address", "a register", ".param", ".global",
+        ".shared",           ".local",     ".const"};
+    return names[s];
+}
+
+/* For instructions with one address in one state space. */
+static bool check_address(struct checker *c, const struct ptx_insn *insn)
+{
+    enum ptx_space space = insn_space(insn);
+    for (int i = 0; i < insn->operand_count; i++) {
+        const struct ptx_operand *o = &insn->operands[i];
+        if (o->kind != PTX_OPND_ADDR)
+            continue;
+        if (o->reg >= 0) {
+            bool small = ptx_type_bits(c->f->regs[o->reg].type) == 32;
+            if (small && (space == PTX_GLOBAL || space == PTX_GENERIC))
+                return check_operand_error(c, insn, i,
+                                           "an address in a 64-bit register");
+        } else if (!o->var) {
+            if (space != PTX_LOCAL)
+                return rule_error(
+                    c, insn,
+                    "constant addresses are for .local only: put it into a "
+                    "register");
+        } else if (space == PTX_GENERIC ? o->var->space == PTX_PARAM
+                                        : o->var->space != space) {
+            return check_error(c, DIAG_OP_SPACE, insn->line, insn->col, o->var->name,
+                               space_name(o->var->space), insn->opcode,
+                               space_name(space));
+        }
+    }
+    return true;
+}
+
+static bool is_own_param(const struct ptx_func *f, const struct ptx_var *v)
+{
+    for (int i = 0; i < f->param_count; i++) {
+        if (f->params[i] == v)
+            return true;
+    }
+    return false;
+}
+
+/* ---- loads and stores */
+
+static bool is_store(const struct ptx_insn *insn)
+{
+    return insn->op == PTX_ST;
+}
+
+static bool check_vector(struct checker *c, const struct ptx_insn *insn)
+{
+    int bits = ptx_type_bits(insn->types[0]) * insn->vector;
+    bool has_l2 = ptx_has(insn, PTX_M_L2_EVICT_NORMAL) ||
+                  ptx_has(insn, PTX_M_L2_EVICT_FIRST) ||
+                  ptx_has(insn, PTX_M_L2_EVICT_LAST);
+    if (bits <= 128) {
+        if (has_l2)
+            return rule_error(
+                c, insn,
+                "only 256-bit accesses (.v8.b32, .v4.b64) take "
+                ".L2::evict_ here; others take a policy, .L2::cache_hint");
+        return true;
+    }
+    if (bits > 256)
+        return rule_error(c, insn, "a vector has at most 256 bits");
+    enum ptx_space space = insn_space(insn);
+    if (space != PTX_GLOBAL && space != PTX_GENERIC)
+        return rule_error(c, insn, "a vector of more than 128 bits must be in .global");
+    if (c->m->version < 88)
+        return check_error(c, DIAG_OP_VERSION, insn->line, insn->col, insn->opcode, 8,
+                           8, c->m->version / 10, c->m->version % 10);
+    if (c->m->target && !(c->m->target->features & FEAT_SM_100))
+        return check_error(c, DIAG_OP_TARGET, insn->line, insn->col, insn->opcode,
+                           c->m->target->name);
+    return true;
+}
+
+/* {d1, r2} would be read with two different widths. */
+static bool check_one_width(struct checker *c, const struct ptx_insn *insn, int index)
+{
+    const struct ptx_operand *o = &insn->operands[index];
+    int bits = 0;
+    for (int i = 0; o->kind == PTX_OPND_VECTOR && i < o->item_count; i++) {
+        if (o->items[i].kind != PTX_OPND_REG)
+            continue;
+        int b = ptx_type_bits(c->f->regs[o->items[i].reg].type);
+        if (bits && b != bits)
+            return rule_error(c, insn, "all registers of a list have one width");
+        bits = b;
+    }
+    return true;
+}
+
+static bool check_ld_st(struct checker *c, const struct ptx_insn *insn)
+{
+    bool prefetches = ptx_has(insn, PTX_M_L2_64B) || ptx_has(insn, PTX_M_L2_128B) ||
+                      ptx_has(insn, PTX_M_L2_256B);
+    enum ptx_space space = insn_space(insn);
+    if (prefetches && space != PTX_GLOBAL && space != PTX_GENERIC)
+        return rule_error(c, insn, "only .global is prefetched into L2");
+    if (is_store(insn) && space == PTX_PARAM && c->f->is_entry &&
+        insn->operands[0].var && is_own_param(c->f, insn->operands[0].var))
+        return rule_error(c, insn, "a kernel cannot write to its own parameters");
+    return check_address(c, insn) && check_vector(c, insn) &&
+           check_one_width(c, insn, is_store(insn) ? 1 : 0);
+}
+
+/* ---- mov: packing and unpacking */
+
+static bool check_mov(struct checker *c, const struct ptx_insn *insn)
+{
+    for (int i = 0; i < 2; i++) {
+        const struct ptx_operand *o = &insn->operands[i];
+        if (o->kind != PTX_OPND_VECTOR)
+            continue;
+        int bits = ptx_type_bits(insn->types[0]), regs = 0;
+        if (insn->operands[1 - i].kind != PTX_OPND_REG)
+            return rule_error(c, insn, "a list goes to or comes from one register");
+        if (o->item_count != 2 && o->item_count != 4)
+            return rule_error(c, insn, "a list has 2 or 4 elements");
+        bits /= o->item_count;
+        for (int k = 0; k < o->item_count; k++) {
+            const struct ptx_operand *item = &o->items[k];
+            bool is_reg = item->kind == PTX_OPND_REG;
+            bool ok = is_reg ? ptx_type_bits(c->f->regs[item->reg].type) == bits
+                             : (item->kind == PTX_OPND_SINK && i == 0) ||
+                                   (item->kind == PTX_OPND_IMM && i == 1);
+            if (!ok || bits < 8)
+                return check_operand_error(
+                    c, insn, i,
+                    arena_printf(c->d->arena, "a list {} of %d registers of %d bits",
+                                 o->item_count, bits));
+            regs += is_reg;
+        }
+        if (!regs)
+            return rule_error(c, insn, "a list holds one register at least");
+    }
+    return true;
+}
+
+/* ---- barriers */
+
+static bool check_bar(struct checker *c, const struct ptx_insn *insn)
+{
+    int id = ptx_has(insn, PTX_M_RED) ? 1 : 0;
+    const struct ptx_operand *o = constant_at(insn, id);
+    if (o && (o->imm < 0 || o->imm > 15))
+        return value_error(c, insn, id, "barriers are numbered 0 to 15");
+    return check_multiple(c, insn, id + 1, 32, "whole warps: a multiple of 32 threads");
+}
+
+static bool check_setmaxnreg(struct checker *c, const struct ptx_insn *insn)
+{
+    int64_t n = insn->operands[0].imm;
+    return (n >= 24 && n <= 256 && n % 8 == 0) ||
+           value_error(c, insn, 0, "24 to 256 in steps of 8");
+}
+
+/* ---- asynchronous copies */
+
+static bool check_cp_async(struct checker *c, const struct ptx_insn *insn)
+{
+    int64_t n = insn->operands[2].imm;
+    if (ptx_has(insn, PTX_M_CG))
+        return n == 16 || value_error(c, insn, 2, "16 bytes with .cg");
+    return n == 4 || n == 8 || n == 16 || value_error(c, insn, 2, "4, 8 or 16 bytes");
+}
+
+static int dimensions(const struct ptx_insn *insn)
+{
+    for (int i = 0; i < 5; i++) {
+        if (ptx_has(insn, (enum ptx_mod)(PTX_M_1D + i)))
+            return i + 1;
+    }
+    return 0;
+}
+
+static bool check_tensor(struct checker *c, const struct ptx_insn *insn)
+{
+    for (int i = 0; i < insn->operand_count; i++) {
+        const struct ptx_operand *o = &insn->operands[i];
+        if (o->kind != PTX_OPND_TENSOR)
+            continue;
+        bool rows =
+            ptx_has(insn, PTX_M_TILE_GATHER4) || ptx_has(insn, PTX_M_TILE_SCATTER4);
+        int wanted = rows ? 5 : dimensions(insn);
+        if (o->item_count - 1 != wanted)
+            return check_error(c, DIAG_OP_LIST, insn->line, insn->col, insn->opcode,
+                               wanted, "coordinates", o->item_count - 1);
+        if (o->items[0].var && o->items[0].var->space == PTX_PARAM)
+            return rule_error(
+                c, insn,
+                "the map is found by its generic address: mov.b64 r, name; "
+                "cvta.param.u64 r, r;");
+    }
+    return true;
+}
+
+/* ---- lists whose length the opcode gives */
+
+static bool check_list(struct checker *c, const struct ptx_insn *insn, int index,
+                       int wanted)
+{
+    int found = insn->operands[index].item_count;
+    return found == wanted || check_error(c, DIAG_OP_LIST, insn->line, insn->col,
+                                          insn->opcode, wanted, "registers", found);
+}
+
+static bool check_tcgen05_ld_st(struct checker *c, const struct ptx_insn *insn)
+{
+    int per = 1;
+    if (ptx_has(insn, PTX_M_16X128B))
+        per = 2;
+    if (ptx_has(insn, PTX_M_16X256B))
+        per = 4;
+    int wanted = insn->repeat * per;
+    if (wanted > 128)
+        return rule_error(c, insn,
+                          arena_printf(c->d->arena,
+                                       "this shape goes up to .x%d, 128 registers",
+                                       128 / per));
+    bool load = insn->op != PTX_TCGEN05_ST;
+    return check_list(c, insn, load ? 0 : insn->operand_count - 1, wanted);
+}
+
+static bool check_matrix(struct checker *c, const struct ptx_insn *insn)
+{
+    int wanted = insn->repeat * (ptx_has(insn, PTX_M_M16N16) ? 2 : 1);
+    return check_list(c, insn, insn->op == PTX_LDMATRIX ? 0 : 1, wanted);
+}
+
+/* ---- tcgen05 */
+
+static bool check_columns(struct checker *c, const struct ptx_insn *insn)
+{
+    const struct ptx_operand *o = constant_at(insn, 1);
+    int64_t n = o ? o->imm : 32;
+    return (n >= 32 && n <= 512 && (n & (n - 1)) == 0) ||
+           value_error(c, insn, 1, "32, 64, 128, 256 or 512 columns");
+}
+
+static bool check_tcgen05_mma(struct checker *c, const struct ptx_insn *insn)
+{
+    if (ptx_has(insn, PTX_M_KIND_I8) && c->m->target && c->m->target->cc == 103)
+        return check_error(c, DIAG_OP_TARGET, insn->line, insn->col,
+                           "'.kind::i8' of tcgen05.mma", c->m->target->name);
+    if (ptx_has(insn, PTX_M_KIND_I8) && c->m->target && c->m->target->suffix != 'a')
+        return check_error(c, DIAG_OP_TARGET, insn->line, insn->col,
+                           "'.kind::i8' of tcgen05.mma", c->m->target->name);
+    for (int i = 4; i < insn->operand_count; i++) {
+        if (insn->operands[i].kind == PTX_OPND_VECTOR)
+            return check_list(c, insn, i, ptx_has(insn, PTX_M_CTA_GROUP_2) ? 8 : 4);
+    }
+    return true;
+}
+
+/* ---- calls */
+
+static bool check_call(struct checker *c, const struct ptx_insn *insn)
+{
+    const struct ptx_operand *o = insn->operands;
+    if (o[1].kind == PTX_OPND_REG)
+        return insn->operand_count == 4 ||
+               rule_error(c, insn,
+                          "a call through a register names its .callprototype");
+    const struct ptx_func *f = ptx_find_func(c->m, o[1].name);
+    if (f && f->is_entry)
+        return rule_error(c, insn, "a kernel (.entry) cannot be called");
+    if (f && (o[0].item_count != f->return_count || o[2].item_count != f->param_count))
+        return check_error(c, DIAG_OP_CALL, insn->line, insn->col, f->name,
+                           f->return_count, f->param_count, o[0].item_count,
+                           o[2].item_count);
+    return true;
+}
+
+bool check_rules(struct checker *c, const struct ptx_insn *insn)
+{
+    switch (insn->op) {
+    case PTX_LD:
+    case PTX_ST:
+        return check_ld_st(c, insn);
+    case PTX_LDU:
+    case PTX_ATOM:
+    case PTX_RED:
+    case PTX_PREFETCH:
+    case PTX_PREFETCHU:
+        return check_address(c, insn);
+    case PTX_MOV:
+        return check_mov(c, insn);
+    case PTX_BAR:
+    case PTX_BARRIER:
+        return check_bar(c, insn);
+    case PTX_SETMAXNREG:
+        return check_setmaxnreg(c, insn);
+    case PTX_CP_ASYNC:
+        return check_cp_async(c, insn);
+    case PTX_CP_ASYNC_BULK:
+    case PTX_CP_REDUCE_ASYNC_BULK:
+        return check_multiple(c, insn, 2, 16, "a multiple of 16 bytes");
+    case PTX_CP_ASYNC_BULK_PREFETCH:
+        return check_multiple(c, insn, 1, 16, "a multiple of 16 bytes");
+    case PTX_CP_ASYNC_BULK_TENSOR:
+    case PTX_CP_REDUCE_ASYNC_BULK_TENSOR:
+    case PTX_CP_ASYNC_BULK_PREFETCH_TENSOR:
+        return check_tensor(c, insn);
+    case PTX_FENCE_PROXY:
+        return !constant_at(insn, 1) || insn->operands[1].imm == 128 ||
+               value_error(c, insn, 1, "128 bytes, the size of a tensor map");
+    case PTX_LDMATRIX:
+    case PTX_STMATRIX:
+        return check_matrix(c, insn);
+    case PTX_TCGEN05_ALLOC:
+    case PTX_TCGEN05_DEALLOC:
+        return check_columns(c, insn);
+    case PTX_TCGEN05_LD:
+    case PTX_TCGEN05_ST:
+        return check_tcgen05_ld_st(c, insn);
+    case PTX_TCGEN05_MMA:
+        return check_tcgen05_mma(c, insn);
+    case PTX_CALL:
+        return check_call(c, insn);
+    default:
+        return true;
+    }
+}
