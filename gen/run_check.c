@@ -174,7 +174,7 @@ bool d_compare_part(const struct d_matrix *d, const struct ref_gemm *g, size_t t
         ok = compare_box(d, g, begin, end, 0, d->n, dots, out);
     for (size_t at = 0; ok && next_edge(d->n, tile_n, at, &begin, &end); at = end)
         ok = compare_box(d, g, 0, d->m, begin, end, dots, out);
-    for (size_t i = 0; ok && i < count; i++) {
+    for (size_t i = 0; ok && i < count && d->m && d->n; i++) {
         size_t row = (size_t)(random_word(seed, 16, 2 * i) % d->m);
         size_t col = (size_t)(random_word(seed, 16, 2 * i + 1) % d->n);
         take_element(out, d, row, col, ref_gemm_element(g, row, col), g->k);

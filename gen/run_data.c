@@ -72,12 +72,14 @@ void operand_random(struct operand *o, uint64_t seed, unsigned stream, uint8_t p
     const size_t used = (o->k + 1) / 2, words = (used + 7) / 8;
     const size_t k64 = o->k / 64 + (o->k % 64 != 0), blocks = (o->k + 15) / 16;
     for (size_t row = 0; row < o->rows; row++) {
+        uint64_t word = 0;
         for (size_t i = 0; i < used; i++) {
-            uint64_t word = random_word(seed, 2 * stream, row * words + i / 8);
-            o->codes[row * o->ld_bytes + i] = (uint8_t)(word >> i % 8 * 8);
+            word =
+                i % 8 ? word >> 8 : random_word(seed, 2 * stream, row * words + i / 8);
+            o->codes[row * o->ld_bytes + i] = (uint8_t)word;
         }
         for (size_t kb = 0; kb < blocks; kb++) {
-            uint64_t word = random_word(seed, 2 * stream + 1, row * blocks + kb);
+            word = random_word(seed, 2 * stream + 1, row * blocks + kb);
             o->scales[sf_offset(row, kb, k64)] =
                 (uint8_t)(FIRST_SCALE + (word >> 32) % SCALES);
         }

@@ -100,7 +100,8 @@ static fp4gen_status open_auto(fp4gen_device *dev, int ordinal, const struct tar
         fail(&why, FP4GEN_NO_DEVICE, ERROR(DEVICE_TARGET), name,
              cc_of(&dev->driver, dev->device), t->name, t->runs_on);
     }
-    snprintf(dev->note, sizeof dev->note, "%.*s", (int)sizeof dev->note - 1, why.text);
+    snprintf(dev->note, sizeof dev->note, "%.*s", (int)sizeof dev->note - 1,
+             why.status == FP4GEN_NO_DRIVER ? "there is no NVIDIA driver" : why.text);
     fp4gen_status status = open_with(dev, FP4GEN_DRIVER_EMU, ordinal, t, err);
     if (status)
         fail_note(err, "and no GPU: %s", why.text);

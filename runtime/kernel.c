@@ -18,6 +18,21 @@ struct fp4gen_kernel {
     0x7fffff00u /* TMA coordinates are signed, and tiles reach past the end */
 #define MAX_STRIDE ((uint64_t)1 << 40)
 
+static fp4gen_status load_kernel(fp4gen_kernel *k, fp4gen_device *dev, const char *text,
+                                 size_t bytes, fp4gen_error *err)
+{
+    fp4gen_status status = manifest_read(&k->image, text, bytes, err);
+    k->image.ptx = NULL; /* the text goes */
+    if (!status)
+        status = fp4gen_module_load(&k->module, dev, text, bytes, err);
+    if (!status)
+        status = module_function(k->module, k->image.kernel, k->image.smem_bytes,
+                                 &k->function, err);
+    int count = device_query(dev, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    k->sm_count = count > 0 ? (uint32_t)count : 1;
+    return status;
+}
+
 fp4gen_status fp4gen_load(fp4gen_kernel **out, fp4gen_device *dev, const char *ptx,
                           size_t ptx_bytes, fp4gen_error *err)
 {
@@ -25,31 +40,18 @@ fp4gen_status fp4gen_load(fp4gen_kernel **out, fp4gen_device *dev, const char *p
         return fail(err, FP4GEN_BAD_ARGUMENT, ERROR(NULL_ARGUMENT), "fp4gen_load");
     *out = NULL;
     fp4gen_kernel *k = calloc(1, sizeof *k);
-    char *text = malloc(ptx_bytes + 1); /* the manifest is read from a NUL-ended text */
-    fp4gen_status status;
+    char *text = copy_text(ptx, ptx_bytes);
     if (!k || !text) {
-        status =
-            fail(err, FP4GEN_OUT_OF_MEMORY, ERROR(HOST_MEMORY), "loading a kernel");
-    } else {
-        memcpy(text, ptx, ptx_bytes);
-        text[ptx_bytes] = '\0';
-        status = manifest_read(&k->image, text, ptx_bytes, err);
-        if (!status)
-            status = fp4gen_module_load(&k->module, dev, text, ptx_bytes, err);
-        if (!status)
-            status = module_function(k->module, k->image.kernel, k->image.smem_bytes,
-                                     &k->function, err);
+        free(k);
+        free(text);
+        return fail(err, FP4GEN_OUT_OF_MEMORY, ERROR(HOST_MEMORY), "fp4gen_load");
     }
+    fp4gen_status status = load_kernel(k, dev, text, ptx_bytes, err);
     free(text);
     if (status) {
-        if (k)
-            fp4gen_module_unload(k->module);
-        free(k);
+        fp4gen_unload(k);
         return status;
     }
-    k->image.ptx = NULL;
-    int count = device_query(dev, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-    k->sm_count = count > 0 ? (uint32_t)count : 1;
     *out = k;
     return FP4GEN_OK;
 }

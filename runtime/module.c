@@ -80,6 +80,16 @@ static fp4gen_status load_text(fp4gen_module *m, const char *text, fp4gen_error 
     return status;
 }
 
+char *copy_text(const char *ptx, size_t bytes)
+{
+    char *text = malloc(bytes + 1);
+    if (text) {
+        memcpy(text, ptx, bytes);
+        text[bytes] = '\0';
+    }
+    return text;
+}
+
 fp4gen_status fp4gen_module_load(fp4gen_module **out, fp4gen_device *dev,
                                  const char *ptx, size_t ptx_bytes, fp4gen_error *err)
 {
@@ -88,19 +98,17 @@ fp4gen_status fp4gen_module_load(fp4gen_module **out, fp4gen_device *dev,
                     "fp4gen_module_load");
     *out = NULL;
     fp4gen_module *m = calloc(1, sizeof *m);
-    char *text = malloc(ptx_bytes + 1); /* the driver wants a NUL at the end */
-    fp4gen_status status;
+    char *text = copy_text(ptx, ptx_bytes);
     if (!m || !text) {
-        status =
-            fail(err, FP4GEN_OUT_OF_MEMORY, ERROR(HOST_MEMORY), "loading a kernel");
-    } else {
-        m->dev = dev;
-        memcpy(text, ptx, ptx_bytes);
-        text[ptx_bytes] = '\0';
-        status = check_device(dev, text, err);
-        if (!status)
-            status = load_text(m, text, err);
+        free(m);
+        free(text);
+        return fail(err, FP4GEN_OUT_OF_MEMORY, ERROR(HOST_MEMORY),
+                    "fp4gen_module_load");
     }
+    m->dev = dev;
+    fp4gen_status status = check_device(dev, text, err);
+    if (!status)
+        status = load_text(m, text, err);
     free(text);
     if (status) {
         free(m);
@@ -206,7 +214,7 @@ fp4gen_status fp4gen_module_launch(fp4gen_module *m, const fp4gen_launch *l,
     fp4gen_status status = check_shape(l, err);
     if (status)
         return status;
-    CUfunction function;
+    CUfunction function = NULL;
     status = module_function(m, l->entry, l->smem_bytes, &function, err);
     if (status)
         return status;

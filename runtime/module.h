@@ -9,6 +9,10 @@ struct fp4gen_module {
     CUmodule module;
 };
 
+/* The driver and the manifest's reader want a NUL at the end.  malloc; NULL: no memory.
+ */
+char *copy_text(const char *ptx, size_t bytes);
+
 /* A function that may be launched with `smem_bytes` of dynamic shared memory. */
 fp4gen_status module_function(const fp4gen_module *m, const char *entry,
                               uint32_t smem_bytes, CUfunction *out, fp4gen_error *err);
