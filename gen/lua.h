@@ -7,7 +7,7 @@
  * the last resort.  A script whose work is used up is dead: pcall() in the script does
  * not get the error back, it is raised again until the outermost call returns.
  *
- * What is left out, and why: gen/lua.c, above the list of functions. */
+ * What is left out, and why: gen/lua_env.c, above the list of functions. */
 #ifndef FP4GEN_LUA_H
 #define FP4GEN_LUA_H
 

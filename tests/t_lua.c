@@ -93,6 +93,27 @@ TEST(ordinary_scripts_run)
               "assert(ok and a == 2 and b == 1)\n");
 }
 
+TEST(pairs_has_an_order)
+{
+    MUST_WORK(
+        "local t = {z = 1, [2] = 2, b = 3, [1] = 4, a = 5, [-1.5] = 6, [true] = 7}\n"
+        "local s = ''\n"
+        "for k, v in pairs(t) do s = s .. tostring(k) .. '=' .. v .. ' ' end\n"
+        "assert(s == '-1.5=6 1=4 2=2 a=5 b=3 z=1 true=7 ', s)\n"
+        "for k in pairs(t) do t[k] = nil; t.b = nil end\n"
+        "assert(next(t) == nil)\n"
+        "for n = 0, 40 do\n"
+        "  local t, last, count = {}, 0, 0\n"
+        "  for i = 1, n do t[i * 37 % 101 + 1.5] = i end\n"
+        "  for k in pairs(t) do assert(k > last); last = k; count = count + 1 end\n"
+        "  assert(count == n)\n"
+        "end\n");
+    MUST_FAIL("\nfor k in pairs(5) do end", ERROR, 2, "table expected");
+    MUST_FAIL("local t = {}\nfor i = 1, 900 do t[i] = i end\n"
+              "while true do pairs(t) end",
+              WORK, 3, "still running");
+}
+
 TEST(errors_carry_their_line)
 {
     MUST_FAIL("local a = 1\nlocal b = a.b.c\n", ERROR, 2, "attempt to index");
@@ -169,7 +190,8 @@ TEST(library_calls_cannot_hide_work)
 {
     MUST_FAIL("\nlocal s = string.rep('x', 1e9)", ERROR, 2, "more than 16384");
     MUST_FAIL("\nlocal s = ('x'):rep(1 << 62)", ERROR, 2, "more than 16384");
-    MUST_FAIL("\nlocal s = ('x'):rep(10, ('y'):rep(9000))", ERROR, 2, "more than 16384");
+    MUST_FAIL("\nlocal s = ('x'):rep(10, ('y'):rep(9000))", ERROR, 2,
+              "more than 16384");
     MUST_FAIL("while true do local s = (''):rep(1 << 62, '') end", WORK, 1, "running");
     MUST_FAIL("while true do local s = ('x'):rep(16000) end", WORK, 1, "running");
     MUST_FAIL("while true do pcall(string.rep, 'x', 1e9) end", WORK, 1, "running");
