@@ -87,7 +87,7 @@ struct ptx_operand {
     const char *name; /* as written, for messages */
     struct ptx_operand *items;
     int item_count;
-    int col;
+    int line, col;
 };
 
 #define PTX_MAX_TYPES 5

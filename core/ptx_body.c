@@ -135,6 +135,7 @@ static bool parse_targets(struct parser *p, struct label *l)
                                  .reg = -1,
                                  .target = -1,
                                  .name = name_of(p, &p->tok)->text,
+                                 .line = p->tok.line,
                                  .col = p->tok.col};
         parse_next(p);
     } while (parse_accept(p, ','));
@@ -142,7 +143,7 @@ static bool parse_targets(struct parser *p, struct label *l)
     for (int i = 0; i < l->place_count; i++) {
         struct ptx_operand *o = &l->places[i];
         struct name *n = name_make(p, o->name, (int)strlen(o->name), false);
-        scope_use_label(p, n, LABEL_PLACE, o, l->line);
+        scope_use_label(p, n, LABEL_PLACE, o);
     }
     return parse_need(p, ';', "',' or ';'");
 }

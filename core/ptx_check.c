@@ -94,6 +94,18 @@ static void note_scale_vec(struct checker *c, enum ptx_mod mod)
                   alias, c->m->target->name);
 }
 
+/* Where in the line the part `spelling` of the opcode stands. */
+static int part_col(const struct ptx_insn *insn, const char *spelling)
+{
+    size_t bytes = strlen(spelling);
+    for (const char *s = insn->opcode; (s = strstr(s, spelling)); s++) {
+        bool starts = s > insn->opcode && (s[-1] == '.' || *spelling == ':');
+        if (starts && (s[bytes] == '.' || s[bytes] == '\0'))
+            return insn->col + (int)(s - insn->opcode);
+    }
+    return insn->col;
+}
+
 static bool check_parts(struct checker *c, const struct ptx_insn *insn)
 {
     for (size_t i = 0; i < COUNT_OF(parts); i++) {
@@ -105,8 +117,8 @@ static bool check_parts(struct checker *c, const struct ptx_insn *insn)
             arena_printf(c->d->arena, "'.%s' of %s", ptx_mod_spelling(parts[i].mod),
                          ptx_op_spelling(insn->op));
         if (!has_features(c, parts[i].needs)) {
-            check_error(c, DIAG_OP_TARGET, insn->line, insn->col, what,
-                        c->m->target->name);
+            int col = part_col(insn, ptx_mod_spelling(parts[i].mod));
+            check_error(c, DIAG_OP_TARGET, insn->line, col, what, c->m->target->name);
             if (parts[i].needs == FEAT_SCALE_VEC)
                 note_scale_vec(c, parts[i].mod);
             note_targets(c, parts[i].needs);
@@ -135,10 +147,12 @@ static const char *group_text(struct checker *c, const struct ptx_group *g)
 static bool report_misfit(struct checker *c, const struct ptx_insn *insn,
                           const struct ptx_fit *fit)
 {
+    const char *part;
     switch (fit->misfit) {
     case MISFIT_PART:
-        return check_error(c, DIAG_OP_MODIFIER, insn->line, insn->col,
-                           ptx_part_spelling(c->d->arena, fit->part), insn->opcode);
+        part = ptx_part_spelling(c->d->arena, fit->part);
+        return check_error(c, DIAG_OP_MODIFIER, insn->line, part_col(insn, part), part,
+                           insn->opcode);
     case MISFIT_LACKS:
         return check_error(c, DIAG_OP_LACKS, insn->line, insn->col, insn->opcode,
                            fit->group->count > 1 ? "one of " : "",

@@ -393,9 +393,8 @@ bool check_operand_error(struct checker *c, const struct ptx_insn *insn, int ind
                          const char *expected)
 {
     const struct ptx_operand *o = &insn->operands[index];
-    /* A multi-line instruction: its operands know their column, not their line. */
-    return check_error(c, DIAG_OP_OPERAND, insn->line, insn->col, index + 1,
-                       insn->opcode, operand_text(c, o), expected);
+    return check_error(c, DIAG_OP_OPERAND, o->line, o->col, index + 1, insn->opcode,
+                       operand_text(c, o), expected);
 }
 
 static bool spec_error(struct checker *c, const struct ptx_insn *insn,

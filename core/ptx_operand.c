@@ -5,9 +5,10 @@
 #define MAX_OPERANDS 16
 #define MAX_ITEMS 128
 
-static struct ptx_operand blank(enum ptx_operand_kind kind, int col)
+static struct ptx_operand blank(enum ptx_operand_kind kind, const struct token *at)
 {
-    return (struct ptx_operand){.kind = kind, .reg = -1, .col = col};
+    return (struct ptx_operand){
+        .kind = kind, .reg = -1, .line = at->line, .col = at->col};
 }
 
 /* ---- immediates */
@@ -21,11 +22,19 @@ static bool is_float_type(int t)
  * its last type at all: setp.gt.u32.f64 compares doubles, mov.b64 has 64 bits. */
 static bool is_double(const struct ptx_insn *insn)
 {
+    if (insn->op == PTX_CREATEPOLICY) /* .b64 is the policy; the fraction is a float */
+        return false;
     for (int i = insn->type_count - 1; i >= 0; i--) {
         if (is_float_type(insn->types[i]))
             return insn->types[i] == PTX_T_F64;
     }
     return insn->type_count && ptx_type_bits(insn->types[insn->type_count - 1]) == 64;
+}
+
+/* mov.b64 takes a double as it is written, and nothing else. */
+static bool is_bits64(const struct ptx_insn *insn)
+{
+    return insn->op == PTX_MOV && insn->type_count == 1 && insn->types[0] == PTX_T_B64;
 }
 
 static int64_t float_bits(const struct ptx_insn *insn, const struct constant *c)
@@ -47,11 +56,14 @@ static bool parse_immediate(struct parser *p, const struct ptx_insn *insn,
                             struct ptx_operand *o)
 {
     struct constant c;
-    *o = blank(PTX_OPND_IMM, p->tok.col);
+    *o = blank(PTX_OPND_IMM, &p->tok);
     if (!parse_constant(p, &c))
         return false;
     o->is_float = c.is_float;
     o->imm = c.is_float ? float_bits(insn, &c) : c.i;
+    if (c.is_float && c.float_bits == 32 && is_bits64(insn))
+        return parse_error(p, DIAG_PTX_CONSTANT, o->line, o->col,
+                           "a 64-bit type takes 0d and 16 digits");
     return true;
 }
 
@@ -69,7 +81,7 @@ static bool parse_sreg(struct parser *p, const struct token *t, struct ptx_opera
     if (sreg < 0)
         return parse_error(p, DIAG_PTX_UNDECLARED, t->line, t->col,
                            arena_strndup(p->a, t->text, (size_t)bytes));
-    *o = blank(PTX_OPND_SREG, t->col);
+    *o = blank(PTX_OPND_SREG, t);
     o->sreg = sreg;
     o->name = name_make(p, t->text, bytes, true)->text;
     return true;
@@ -89,7 +101,7 @@ static bool parse_word(struct parser *p, struct ptx_operand *o)
     parse_next(p);
     if (!s) {
         if (is_text(&t, "_")) {
-            *o = blank(PTX_OPND_SINK, t.col);
+            *o = blank(PTX_OPND_SINK, &t);
             o->name = n->text;
             return true;
         }
@@ -97,32 +109,39 @@ static bool parse_word(struct parser *p, struct ptx_operand *o)
     }
     switch (s->kind) {
     case SYMBOL_REG:
-        *o = blank(PTX_OPND_REG, t.col);
+        *o = blank(PTX_OPND_REG, &t);
         o->reg = s->reg;
         break;
     case SYMBOL_VAR:
-        *o = blank(PTX_OPND_VAR, t.col);
+        *o = blank(PTX_OPND_VAR, &t);
         o->var = s->var;
         o->name = n->text;
         return !parse_accept(p, '+') || parse_integer(p, &o->imm);
     case SYMBOL_FUNC:
-        *o = blank(PTX_OPND_FUNC, t.col);
+        *o = blank(PTX_OPND_FUNC, &t);
         break;
     }
     o->name = n->text;
     return true;
 }
 
-static bool parse_negated(struct parser *p, struct ptx_operand *o)
+/* !p, or the constant !0. */
+static bool parse_negated(struct parser *p, const struct ptx_insn *insn,
+                          struct ptx_operand *o)
 {
-    int col = p->tok.col;
+    struct token t = p->tok;
     parse_next(p);
-    if (p->tok.kind != TOKEN_WORD)
-        return parse_expected(p, "a predicate behind '!'");
-    if (!parse_word(p, o))
-        return false;
-    o->negated = true;
-    o->col = col;
+    if (p->tok.kind != TOKEN_WORD) {
+        if (!parse_immediate(p, insn, o))
+            return false;
+        o->imm = !o->imm;
+    } else {
+        if (!parse_word(p, o))
+            return false;
+        o->negated = true;
+    }
+    o->line = t.line;
+    o->col = t.col;
     return true;
 }
 
@@ -170,7 +189,7 @@ static bool parse_vector(struct parser *p, const struct ptx_insn *insn, int clos
 {
     struct ptx_operand items[MAX_ITEMS];
     int count = 0;
-    *o = blank(PTX_OPND_VECTOR, p->tok.col);
+    *o = blank(PTX_OPND_VECTOR, &p->tok);
     parse_next(p);
     if (!parse_items(p, insn, close, close == '}' ? "',' or '}'" : "',' or ')'", items,
                      &count))
@@ -191,7 +210,7 @@ static bool parse_offset(struct parser *p, int64_t *imm)
 static bool parse_address(struct parser *p, const struct ptx_insn *insn,
                           struct ptx_operand *o)
 {
-    int line = p->tok.line, col = p->tok.col;
+    struct token t = p->tok;
     struct ptx_operand base;
     parse_next(p);
     if (p->tok.kind == TOKEN_WORD ? !parse_word(p, &base)
@@ -200,7 +219,7 @@ static bool parse_address(struct parser *p, const struct ptx_insn *insn,
     bool is_base = base.kind == PTX_OPND_REG || base.kind == PTX_OPND_VAR ||
                    (base.kind == PTX_OPND_IMM && !base.is_float);
     if (!is_base)
-        return parse_error(p, DIAG_PTX_ADDRESS, line, base.col,
+        return parse_error(p, DIAG_PTX_ADDRESS, base.line, base.col,
                            base.name ? base.name : "a floating-point literal");
     if (base.kind == PTX_OPND_REG && !parse_offset(p, &base.imm))
         return false;
@@ -208,7 +227,7 @@ static bool parse_address(struct parser *p, const struct ptx_insn *insn,
         struct ptx_operand items[MAX_ITEMS];
         int count = 1;
         items[0] = base;
-        *o = blank(PTX_OPND_TENSOR, col);
+        *o = blank(PTX_OPND_TENSOR, &t);
         if (!parse_need(p, '{', "'{' of the coordinates") ||
             !parse_items(p, insn, '}', "',' or '}'", items, &count))
             return false;
@@ -216,7 +235,8 @@ static bool parse_address(struct parser *p, const struct ptx_insn *insn,
     } else {
         *o = base;
         o->kind = PTX_OPND_ADDR;
-        o->col = col;
+        o->line = t.line;
+        o->col = t.col;
     }
     return parse_need(p, ']', "']'");
 }
@@ -231,7 +251,8 @@ static bool parse_pair(struct parser *p, struct ptx_operand *o)
         return parse_expected(p, "a register behind '|'");
     if (!parse_word(p, &items[1]))
         return false;
-    *o = blank(PTX_OPND_PAIR, items[0].col);
+    *o = (struct ptx_operand){
+        .kind = PTX_OPND_PAIR, .reg = -1, .line = items[0].line, .col = items[0].col};
     keep_items(p, o, items, 2);
     return true;
 }
@@ -250,7 +271,7 @@ static bool parse_operand(struct parser *p, const struct ptx_insn *insn,
     if (parse_is_punct(p, '{'))
         return parse_vector(p, insn, '}', o);
     if (parse_is_punct(p, '!'))
-        return parse_negated(p, o);
+        return parse_negated(p, insn, o);
     if (p->tok.kind == TOKEN_INT || p->tok.kind == TOKEN_FLOAT ||
         parse_is_punct(p, '-') || parse_is_punct(p, '+') || parse_is_punct(p, '~') ||
         parse_is_punct(p, '('))
@@ -262,7 +283,7 @@ static bool parse_label(struct parser *p, struct ptx_operand *o)
 {
     if (p->tok.kind != TOKEN_WORD)
         return parse_expected(p, "a label");
-    *o = blank(PTX_OPND_LABEL, p->tok.col);
+    *o = blank(PTX_OPND_LABEL, &p->tok);
     o->target = -1;
     o->name = name_of(p, &p->tok)->text;
     parse_next(p);
@@ -281,17 +302,16 @@ static void keep(struct parser *p, struct ptx_insn *insn,
     memcpy(insn->operands, operands, (size_t)count * sizeof *operands);
 }
 
-static void use_label(struct parser *p, struct ptx_operand *o, enum label_kind kind,
-                      int line)
+static void use_label(struct parser *p, struct ptx_operand *o, enum label_kind kind)
 {
     struct name *n = name_make(p, o->name, (int)strlen(o->name), false);
-    scope_use_label(p, n, kind, o, line);
+    scope_use_label(p, n, kind, o);
 }
 
 static bool parse_branch(struct parser *p, struct ptx_insn *insn)
 {
     struct ptx_operand o[2];
-    int line = p->tok.line, count = 0;
+    int count = 0;
     if (insn->op == PTX_BRX_IDX) {
         if (!parse_operand(p, insn, &o[count++]) ||
             !parse_need(p, ',', "',' behind the index"))
@@ -303,9 +323,9 @@ static bool parse_branch(struct parser *p, struct ptx_insn *insn)
     struct ptx_operand *label = &insn->operands[count - 1];
     if (insn->op == PTX_BRX_IDX) {
         label->kind = PTX_OPND_VECTOR;
-        use_label(p, label, LABEL_TARGETS, line);
+        use_label(p, label, LABEL_TARGETS);
     } else {
-        use_label(p, label, LABEL_PLACE, line);
+        use_label(p, label, LABEL_PLACE);
     }
     return parse_need(p, ';', "';'");
 }
@@ -313,8 +333,8 @@ static bool parse_branch(struct parser *p, struct ptx_insn *insn)
 static bool parse_call(struct parser *p, struct ptx_insn *insn)
 {
     struct ptx_operand o[4];
-    int line = p->tok.line, count = 3;
-    o[0] = blank(PTX_OPND_VECTOR, p->tok.col);
+    int count = 3;
+    o[0] = blank(PTX_OPND_VECTOR, &p->tok);
     if (parse_is_punct(p, '(') && (!parse_vector(p, insn, ')', &o[0]) ||
                                    !parse_need(p, ',', "',' behind the results")))
         return false;
@@ -323,8 +343,8 @@ static bool parse_call(struct parser *p, struct ptx_insn *insn)
     if (!parse_word(p, &o[1]))
         return false;
     if (o[1].kind != PTX_OPND_FUNC && o[1].kind != PTX_OPND_REG)
-        return parse_error(p, DIAG_PTX_CALLEE, line, o[1].col, o[1].name);
-    o[2] = blank(PTX_OPND_VECTOR, p->tok.col);
+        return parse_error(p, DIAG_PTX_CALLEE, o[1].line, o[1].col, o[1].name);
+    o[2] = blank(PTX_OPND_VECTOR, &p->tok);
     bool more = parse_accept(p, ',');
     if (more && parse_is_punct(p, '(')) {
         if (!parse_vector(p, insn, ')', &o[2]))
@@ -335,7 +355,7 @@ static bool parse_call(struct parser *p, struct ptx_insn *insn)
         return false;
     keep(p, insn, o, count);
     if (more)
-        use_label(p, &insn->operands[3], LABEL_PROTO, line);
+        use_label(p, &insn->operands[3], LABEL_PROTO);
     return parse_need(p, ';', "';'");
 }
 

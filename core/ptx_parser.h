@@ -147,7 +147,7 @@ struct symbol *scope_declare(struct parser *p, struct name *n, enum symbol_kind 
 struct label *scope_label(struct parser *p, struct name *n, enum label_kind kind,
                           int line, int col);
 void scope_use_label(struct parser *p, struct name *n, enum label_kind kind,
-                     struct ptx_operand *o, int line);
+                     struct ptx_operand *o);
 
 /* ---- constant expressions (ptx_expr.c) */
 

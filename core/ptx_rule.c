@@ -11,8 +11,9 @@ static bool rule_error(struct checker *c, const struct ptx_insn *insn, const cha
 static bool value_error(struct checker *c, const struct ptx_insn *insn, int index,
                         const char *allowed)
 {
-    return check_error(c, DIAG_OP_VALUE, insn->line, insn->col, index + 1, insn->opcode,
-                       (long long)insn->operands[index].imm, allowed);
+    const struct ptx_operand *o = &insn->operands[index];
+    return check_error(c, DIAG_OP_VALUE, o->line, o->col, index + 1, insn->opcode,
+                       (long long)o->imm, allowed);
 }
 
 static const struct ptx_operand *constant_at(const struct ptx_insn *insn, int index)
@@ -92,7 +93,7 @@ static bool check_address(struct checker *c, const struct ptx_insn *insn)
                     "register");
         } else if (space == PTX_GENERIC ? o->var->space == PTX_PARAM
                                         : o->var->space != space) {
-            return check_error(c, DIAG_OP_SPACE, insn->line, insn->col, o->var->name,
+            return check_error(c, DIAG_OP_SPACE, o->line, o->col, o->var->name,
                                space_name(o->var->space), insn->opcode,
                                space_name(space));
         }

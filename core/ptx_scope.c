@@ -154,13 +154,13 @@ struct label *scope_label(struct parser *p, struct name *n, enum label_kind kind
 }
 
 void scope_use_label(struct parser *p, struct name *n, enum label_kind kind,
-                     struct ptx_operand *o, int line)
+                     struct ptx_operand *o)
 {
     struct label_use *u = ARENA_NEW(p->a, struct label_use);
     *u = (struct label_use){.name = n,
                             .kind = kind,
                             .operand = o,
-                            .line = line,
+                            .line = o->line,
                             .col = o->col,
                             .next = p->scope->uses};
     p->scope->uses = u;
