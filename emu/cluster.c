@@ -250,7 +250,7 @@ static void reset_warp(struct warp *w)
     w->polled = w->spinning = false;
     w->seen_events = w->seen_global_events = UINT64_MAX;
     w->hit = NULL;
-    w->ld_pending = 0;
+    w->carry = w->ld_pending = 0;
     spin_reset(w);
     fill_sregs(w);
 }

@@ -181,6 +181,7 @@ struct warp {
     uint64_t seen_global_events;
     struct spin *spin; /* proof that it polls in vain: owned by check_spin.c */
     const struct allocation *hit; /* where its last global access was */
+    uint32_t carry;               /* CC.CF of add.cc and its relatives */
     uint32_t ld_pending;          /* tcgen05.ld issued and not waited for */
 };
 
@@ -242,10 +243,11 @@ struct cluster {
     uint64_t async_count;        /* operations issued so far: the next id */
     struct smem_record *records; /* completed copies that nobody has waited for yet */
     uint64_t rng;                /* this cluster's own stream of the launch's seed */
-    uint64_t events; /* counts what a waiting warp may see: stores, arrivals,
-                        completions, releases, exits */
-    uint64_t clock;  /* virtual time in ns */
-    void *sync;      /* barrier.cluster: owned by exec_bar.c */
+    uint64_t events;   /* counts what a waiting warp may see: stores, arrivals,
+                          completions, releases, exits */
+    uint64_t clock;    /* virtual time in ns */
+    bool wrote_global; /* since grid->global_events was counted up for it */
+    void *sync;        /* barrier.cluster: owned by exec_bar.c */
     int live_ctas;
     struct async_op *running; /* being completed: what mbar_complete_tx belongs to */
     struct cluster *next;     /* in a list of the machine */
