@@ -221,7 +221,8 @@ static void play(const char *name)
     PLAY(templates)                                                                    \
     PLAY(list)                                                                         \
     PLAY(output)                                                                       \
-    PLAY(plan)
+    PLAY(plan)                                                                         \
+    PLAY(run)
 
 #define PLAY(name)                                                                     \
     TEST(transcript_##name)                                                            \
