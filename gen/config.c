@@ -498,6 +498,10 @@ static bool read_source(struct arena *a, struct config *c, const char *path,
     c->source = file_read(a, path, bytes);
     if (!c->source) {
         diag_add(d, DIAG_CONFIG_READ, (struct loc){c->file, 0, 0}, strerror(errno));
+        const char *name = strchr(path, '/');
+        if (name && embedded_find(path))
+            diag_note(d, loc_none(), "the built-in config of that name is '%.*s'",
+                      (int)strcspn(name + 1, "."), name + 1);
         return false;
     }
     if (*bytes > MOST_FILE_BYTES) {

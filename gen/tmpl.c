@@ -287,13 +287,8 @@ static struct engine *engine_open(void)
     lua_setfield(L, -2, "hex");
     lua_pushcfunction(L, helper_f32);
     lua_setfield(L, -2, "f32");
-    lua_pushlightuserdata(L, e);
-    lua_pushcclosure(L, emit_line, 1);
-    lua_setfield(L, -2, "_");
-    make_plan(e, L);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, e->plan);
-    lua_setfield(L, -2, "p");
     lua_pop(L, 1);
+    make_plan(e, L);
     return e;
 }
 
