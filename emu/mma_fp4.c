@@ -64,37 +64,6 @@ float mma_fp4_scale(uint8_t code, bool ue8m0)
     return ldexpf(1, code - 127);
 }
 
-struct mma_span mma_fp4_span(const uint8_t *scales, int count, bool ue8m0)
-{
-    int least = 256, most = 0;
-    for (int i = 0; i < count; i++) {
-        int code = ue8m0 ? scales[i] + 1 : scales[i] & 0x7f;
-        if (code > most)
-            most = code;
-        if (code != 0 && code < least)
-            least = code;
-    }
-    if (most == 0)
-        return (struct mma_span){0, 0}; /* zeros only: any span will do */
-    if (ue8m0)
-        return (struct mma_span){least - 128, most - 127};
-    return (struct mma_span){least < 8 ? -9 : least / 8 - 10,
-                             most < 8 ? -6 : most / 8 - 6};
-}
-
-/* The sum is a multiple of 2^(lo - 2) and, since 4 * 576 * (15/16)^2 < 2^11, less than
- * 2^(hi + 11); lo and hi are those of the products of scales. */
-enum mma_sum mma_fp4_sum(struct mma_span a, struct mma_span b)
-{
-    int lo = a.lo + b.lo - 2, hi = a.hi + b.hi + 11;
-    if (hi - lo <= 24 && lo >= -120 && hi <= 120)
-        return MMA_SUM_F32;
-    /* With lo >= -149 every result below the normal f32 range is exact. */
-    if (hi - lo <= 53 && lo >= -149)
-        return MMA_SUM_F64;
-    return MMA_SUM_WIDE;
-}
-
 /* ---- one element */
 
 static int32_t block_sum(const uint8_t *a, const uint8_t *b)

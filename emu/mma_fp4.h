@@ -57,8 +57,37 @@ enum mma_sum {
     MMA_SUM_WIDE, /* fixed point: mma_fp4_exact() */
 };
 
-struct mma_span mma_fp4_span(const uint8_t *scales, int count, bool ue8m0);
-enum mma_sum mma_fp4_sum(struct mma_span a, struct mma_span b);
+static inline struct mma_span mma_fp4_span(const uint8_t *scales, int count, bool ue8m0)
+{
+    int least = 256, most = 0;
+    for (int i = 0; i < count; i++) {
+        int code = ue8m0 ? scales[i] + 1 : scales[i] & 0x7f;
+        if (code > most)
+            most = code;
+        if (code != 0 && code < least)
+            least = code;
+    }
+    if (most == 0)
+        return (struct mma_span){0, 0}; /* zeros only: any span will do */
+    if (ue8m0)
+        return (struct mma_span){least - 128, most - 127};
+    return (struct mma_span){least < 8 ? -9 : least / 8 - 10,
+                             most < 8 ? -6 : most / 8 - 6};
+}
+
+/* The sum is a multiple of 2^(lo - 2) and, since 4 * 576 * (15/16)^2 < 2^11, less than
+ * 2^(hi + 11); lo and hi are those of the products of scales. */
+static inline enum mma_sum mma_fp4_sum(struct mma_span a, struct mma_span b)
+{
+    int lo = a.lo + b.lo - 2, hi = a.hi + b.hi + 11;
+    if (hi - lo <= 24 && lo >= -120 && hi <= 120)
+        return MMA_SUM_F32;
+    /* With lo >= -149 every result below the normal f32 range is exact. */
+    if (hi - lo <= 53 && lo >= -149)
+        return MMA_SUM_F64;
+    return MMA_SUM_WIDE;
+}
+
 float mma_fp4_scale(uint8_t code, bool ue8m0);
 /* One element by the widest means; `lane` and `column` in the instruction's D. */
 uint32_t mma_fp4_exact(const struct mma_fp4 *m, int lane, int column, uint32_t d);
@@ -76,8 +105,7 @@ struct mma_panels {
     int8_t b[MMA_MAX_N][2][8][4];        /* halves */
     int32_t bias[MMA_MAX_N][MMA_BLOCKS]; /* -12 * sum of b over the block */
     float scale_a[MMA_BLOCKS][MMA_LANES];
-    float scale_b[MMA_MAX_N]
-                 [MMA_BLOCKS]; /* with the sign of `negate` and a factor 1/4 */
+    float scale_b[MMA_MAX_N][MMA_BLOCKS]; /* with the sign and a factor 1/4 */
 };
 
 void mma_fp4_unpack_avx2(const struct mma_fp4 *m, struct mma_panels *p);

@@ -10,6 +10,13 @@
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma")))
 #define LANES 16
 
+/* One 32-bit word of sixteen rows of A. */
+AVX512 static inline __m512i rows_of(const struct mma_panels *p, int half, int word,
+                                     int lane)
+{
+    return _mm512_load_si512(p->a[half][word][lane]);
+}
+
 /* One 32-bit word of a row of B, sixteen times. */
 AVX512 static inline __m512i word_of(const struct mma_panels *p, int column, int half,
                                      int word)
@@ -106,6 +113,47 @@ AVX512 static inline __m512 element_f64(const __m512i a[16], const struct mma_pa
                            _mm256_castps_si256(r_high), 1));
 }
 
+AVX512 static inline void put(uint32_t *at, __m512 d)
+{
+    __mmask16 nan = _mm512_cmp_ps_mask(d, d, _CMP_UNORD_Q);
+    _mm512_storeu_si512(at, _mm512_mask_mov_epi32(_mm512_castps_si512(d), nan,
+                                                  _mm512_set1_epi32(0x7fffffff)));
+}
+
+/* Sixteen rows of A by those columns whose sums are of one kind.  One function a kind,
+ * and A by name: so the sixteen vectors of A stay in registers. */
+#define GROUP(name, kind, element)                                                     \
+    AVX512 static void name(const struct mma_fp4 *m, const struct mma_panels *p,       \
+                            int lane, const uint8_t *kinds)                            \
+    {                                                                                  \
+        const __m512i a[16] = {                                                        \
+            rows_of(p, 0, 0, lane), rows_of(p, 0, 1, lane), rows_of(p, 0, 2, lane),    \
+            rows_of(p, 0, 3, lane), rows_of(p, 0, 4, lane), rows_of(p, 0, 5, lane),    \
+            rows_of(p, 0, 6, lane), rows_of(p, 0, 7, lane), rows_of(p, 1, 0, lane),    \
+            rows_of(p, 1, 1, lane), rows_of(p, 1, 2, lane), rows_of(p, 1, 3, lane),    \
+            rows_of(p, 1, 4, lane), rows_of(p, 1, 5, lane), rows_of(p, 1, 6, lane),    \
+            rows_of(p, 1, 7, lane),                                                    \
+        };                                                                             \
+        for (int column = 0; column < m->n; column++) {                                \
+            uint32_t *at = m->d + column * MMA_LANES + lane;                           \
+            if (kinds[column] == (kind))                                               \
+                put(at, element(a, p, lane, column,                                    \
+                                m->accumulate ? _mm512_loadu_ps(at)                    \
+                                              : _mm512_setzero_ps()));                 \
+        }                                                                              \
+    }
+GROUP(group_f32, MMA_SUM_F32, element_f32)
+GROUP(group_f64, MMA_SUM_F64, element_f64)
+
+static void group_wide(const struct mma_fp4 *m, int lane, const uint8_t *kinds)
+{
+    for (int column = 0; column < m->n; column++) {
+        uint32_t *at = m->d + column * MMA_LANES + lane;
+        for (int i = 0; kinds[column] == MMA_SUM_WIDE && i < LANES; i++)
+            at[i] = mma_fp4_exact(m, lane + i, column, m->accumulate ? at[i] : 0);
+    }
+}
+
 AVX512 void mma_fp4_avx512(const struct mma_fp4 *m)
 {
     _Alignas(64) struct mma_panels p;
@@ -118,30 +166,19 @@ AVX512 void mma_fp4_avx512(const struct mma_fp4 *m)
     for (int lane = 0; lane < MMA_LANES; lane += LANES) {
         struct mma_span span_a =
             mma_fp4_span(m->sfa + lane * MMA_BLOCKS, LANES * MMA_BLOCKS, m->ue8m0);
-        __m512i a[16];
-        for (int i = 0; i < 16; i++)
-            a[i] = _mm512_load_si512(p.a[i / 8][i % 8][lane]);
+        uint8_t kinds[MMA_MAX_N];
+        int count[3] = {0};
         for (int column = 0; column < m->n; column++) {
-            uint32_t *at = m->d + column * MMA_LANES + lane;
-            __m512 d = m->accumulate ? _mm512_loadu_ps(at) : _mm512_setzero_ps();
-            switch (mma_fp4_sum(span_a, span_b[column])) {
-            case MMA_SUM_F32:
-                d = element_f32(a, &p, lane, column, d);
-                break;
-            case MMA_SUM_F64:
-                d = element_f64(a, &p, lane, column, d);
-                break;
-            case MMA_SUM_WIDE:
-                for (int i = 0; i < LANES; i++)
-                    at[i] =
-                        mma_fp4_exact(m, lane + i, column, m->accumulate ? at[i] : 0);
-                continue;
-            }
-            __m512i bits = _mm512_castps_si512(d);
-            __mmask16 nan = _mm512_cmp_ps_mask(d, d, _CMP_UNORD_Q);
-            _mm512_storeu_si512(
-                at, _mm512_mask_mov_epi32(bits, nan, _mm512_set1_epi32(0x7fffffff)));
+            enum mma_sum kind = mma_fp4_sum(span_a, span_b[column]);
+            kinds[column] = (uint8_t)kind;
+            count[kind]++;
         }
+        if (count[MMA_SUM_F32])
+            group_f32(m, &p, lane, kinds);
+        if (count[MMA_SUM_F64])
+            group_f64(m, &p, lane, kinds);
+        if (count[MMA_SUM_WIDE])
+            group_wide(m, lane, kinds);
     }
 }
 #endif
