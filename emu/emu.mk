@@ -15,3 +15,7 @@ all: lib/emu/libcuda.so
 lib/emu/libcuda.so: | parts
 	$(Q)mkdir -p $(@D) && ln -sf libcuda.so.1 $@
 endif
+
+# Tests that run PTX below the driver API share a frame.
+$(B)/tests/t_tma $(B)/tests/t_bulk $(B)/tests/t_tcgen05 $(B)/tests/t_tcmma: \
+    $(B)/tests/emu_run.o
