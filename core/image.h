@@ -20,6 +20,9 @@ enum image_symbol {
     SYM_M,    /* rows of A and D */
     SYM_N,    /* rows of B, columns of D */
     SYM_K,    /* columns of A and B, FP4 elements */
+    SYM_K2,   /* K / 2: bytes of a row of A and B */
+    SYM_N8,   /* N rounded down to a multiple of 8, 8 at least */
+    SYM_N4,   /* ... of 4: columns that fill whole 16 bytes of a row of f32 */
     SYM_K64,  /* ceil(K / 64): scale words of a row */
     SYM_M128, /* ceil(M / 128): row blocks of SFA */
     SYM_N128, /* ceil(N / 128): row blocks of SFB */
@@ -48,8 +51,9 @@ struct image_tensor {
 enum image_param_kind {
     PARAM_TENSOR_MAP, /* 128 bytes, 64-byte aligned; `name` is a tensor */
     PARAM_U32,        /* name: m n k */
+    PARAM_U64,        /* name: ldd */
     PARAM_F32,        /* name: alpha */
-    PARAM_PTR,        /* name: alpha_ptr, 64-bit device address or 0 */
+    PARAM_PTR,        /* name: alpha_ptr (or 0), d_ptr; 64-bit device address */
 };
 
 struct image_param {

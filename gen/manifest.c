@@ -38,9 +38,9 @@ static const char *l2_name(int l2)
 static void put_size(struct buf *out, struct image_size s)
 {
     static const char *const symbols[] = {
-        [SYM_M] = "m",     [SYM_N] = "n",       [SYM_K] = "k",
-        [SYM_K64] = "k64", [SYM_M128] = "m128", [SYM_N128] = "n128",
-        [SYM_LDA] = "lda", [SYM_LDB] = "ldb",   [SYM_LDD] = "ldd",
+        [SYM_M] = "m",       [SYM_N] = "n",     [SYM_K] = "k",     [SYM_K2] = "k2",
+        [SYM_N8] = "n8",     [SYM_N4] = "n4",   [SYM_K64] = "k64", [SYM_M128] = "m128",
+        [SYM_N128] = "n128", [SYM_LDA] = "lda", [SYM_LDB] = "ldb", [SYM_LDD] = "ldd",
     };
     if (s.symbol == SYM_ONE)
         buf_printf(out, "%llu", (unsigned long long)s.factor);
@@ -74,6 +74,7 @@ static void put_manifest(const struct image *i, struct buf *out)
     static const char *const kinds[] = {
         [PARAM_TENSOR_MAP] = "tensor-map",
         [PARAM_U32] = "u32",
+        [PARAM_U64] = "u64",
         [PARAM_F32] = "f32",
         [PARAM_PTR] = "ptr",
     };

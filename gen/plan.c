@@ -8,10 +8,10 @@
 
 /* CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion (cuda.h). */
 enum {
+    TYPE_UINT8 = 0,
     TYPE_UINT16 = 1,
     TYPE_FLOAT32 = 7,
     TYPE_BFLOAT16 = 9,
-    TYPE_16U4_ALIGN8B = 13,
     SWIZZLE_NONE = 0,
     SWIZZLE_64B = 2,
     SWIZZLE_128B = 3,
@@ -254,14 +254,20 @@ void plan_image(const struct plan *p, struct image *out)
     snprintf(out->epilogue, sizeof out->epilogue, "%s", c->epilogue);
 
     struct image_tensor *t = out->tensors;
-    uint32_t k = (uint32_t)c->tile_k;
-    set_matrix(t++, "a", TYPE_16U4_ALIGN8B, SYM_K, SYM_M, SYM_LDA, k,
-               (uint32_t)c->tile_m, p->swizzle, L2_256B);
-    set_matrix(t++, "b", TYPE_16U4_ALIGN8B, SYM_K, SYM_N, SYM_LDB, k,
-               (uint32_t)c->tile_n, p->swizzle, L2_256B);
+    /* Bytes, not 4-bit elements: the copy engine then fills the end of a row with zeros
+     * byte by byte (measured on an H200), whatever lies between k and the stride. */
+    const uint32_t row = p->row_bytes;
+    set_matrix(t++, "a", TYPE_UINT8, SYM_K2, SYM_M, SYM_LDA, row, (uint32_t)c->tile_m,
+               p->swizzle, L2_256B);
+    set_matrix(t++, "b", TYPE_UINT8, SYM_K2, SYM_N, SYM_LDB, row, (uint32_t)c->tile_n,
+               p->swizzle, L2_256B);
     set_scales(t++, "sfa", SYM_M128, p->mmas, 1);
     set_scales(t++, "sfb", SYM_N128, p->mmas, p->sfb_blocks);
-    set_matrix(t++, "d", c->d_type == D_F32 ? TYPE_FLOAT32 : TYPE_BFLOAT16, SYM_N,
+    /* A tensor store writes whole 16-byte pieces of a row, past the tensor's last
+     * column too (measured on an H200): the map ends before a piece that D does not
+     * fill, and the epilogue stores what is left itself. */
+    bool f32 = c->d_type == D_F32;
+    set_matrix(t++, "d", f32 ? TYPE_FLOAT32 : TYPE_BFLOAT16, f32 ? SYM_N4 : SYM_N8,
                SYM_M, SYM_LDD, (uint32_t)p->chunk_cols, 32, p->d_swizzle, L2_128B);
     out->tensor_count = (int)(t - out->tensors);
 
@@ -272,4 +278,6 @@ void plan_image(const struct plan *p, struct image *out)
     add_param(out, "k", PARAM_U32);
     add_param(out, "alpha", PARAM_F32);
     add_param(out, "alpha_ptr", PARAM_PTR);
+    add_param(out, "d_ptr", PARAM_PTR);
+    add_param(out, "ldd", PARAM_U64);
 }

@@ -185,6 +185,9 @@ static uint64_t size_value(struct image_size s, const fp4gen_gemm *g)
         [SYM_M] = g->m,
         [SYM_N] = g->n,
         [SYM_K] = g->k,
+        [SYM_K2] = g->k / 2,
+        [SYM_N8] = g->n < 8 ? 8 : g->n / 8 * 8,
+        [SYM_N4] = g->n < 4 ? 4 : g->n / 4 * 4,
         [SYM_K64] = ceil_div_u64(g->k, 64),
         [SYM_M128] = ceil_div_u64(g->m, 128),
         [SYM_N128] = ceil_div_u64(g->n, 128),
@@ -235,7 +238,7 @@ static fp4gen_status encode(const fp4gen_kernel *k, const char *name,
 union param {
     uint32_t u32;
     float f32;
-    uint64_t ptr;
+    uint64_t u64;
 };
 
 static fp4gen_status launch_gemm(const fp4gen_kernel *k, const fp4gen_gemm *g,
@@ -263,8 +266,11 @@ static fp4gen_status launch_gemm(const fp4gen_kernel *k, const fp4gen_gemm *g,
         case PARAM_F32:
             values[i].f32 = g->alpha;
             break;
+        case PARAM_U64:
+            values[i].u64 = g->ldd;
+            break;
         case PARAM_PTR:
-            values[i].ptr = g->alpha_ptr;
+            values[i].u64 = p->name[0] == 'd' ? g->d : g->alpha_ptr;
             break;
         }
     }

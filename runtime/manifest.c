@@ -221,9 +221,10 @@ static bool read_epilogue(struct reader *r)
 }
 
 static const char *const symbols[] = {
-    [SYM_ONE] = "",    [SYM_M] = "m",       [SYM_N] = "n",       [SYM_K] = "k",
-    [SYM_K64] = "k64", [SYM_M128] = "m128", [SYM_N128] = "n128", [SYM_LDA] = "lda",
-    [SYM_LDB] = "ldb", [SYM_LDD] = "ldd",
+    [SYM_ONE] = "",      [SYM_M] = "m",       [SYM_N] = "n",     [SYM_K] = "k",
+    [SYM_K2] = "k2",     [SYM_N8] = "n8",     [SYM_N4] = "n4",   [SYM_K64] = "k64",
+    [SYM_M128] = "m128", [SYM_N128] = "n128", [SYM_LDA] = "lda", [SYM_LDB] = "ldb",
+    [SYM_LDD] = "ldd",
 };
 
 /* INT, SYMBOL or INT*SYMBOL. */
@@ -326,14 +327,14 @@ static bool read_param(struct reader *r)
     static const char *const kinds[] = {
         [PARAM_TENSOR_MAP] = "tensor-map",
         [PARAM_U32] = "u32",
+        [PARAM_U64] = "u64",
         [PARAM_F32] = "f32",
         [PARAM_PTR] = "ptr",
     };
     static const char *const names[] = {
         [PARAM_TENSOR_MAP] = NULL, /* any tensor that is listed above */
-        [PARAM_U32] = " m n k ",
-        [PARAM_F32] = " alpha ",
-        [PARAM_PTR] = " alpha_ptr ",
+        [PARAM_U32] = " m n k ",   [PARAM_U64] = " ldd ",
+        [PARAM_F32] = " alpha ",   [PARAM_PTR] = " alpha_ptr d_ptr ",
     };
     if (r->out->param_count == IMAGE_MAX_PARAMS)
         return bad_value(r, r->value, "32 parameters at most");

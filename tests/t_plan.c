@@ -165,11 +165,11 @@ TEST(image_has_a_map_for_every_operand)
         CHECK_STR(i.params[t].name, names[t]);
         CHECK_EQ(i.params[t].kind, PARAM_TENSOR_MAP);
     }
-    CHECK_EQ(i.tensors[1].box[0], 256);
+    CHECK_EQ(i.tensors[1].box[0], 128); /* bytes: 256 elements */
     CHECK_EQ(i.tensors[1].box[1], 192);
     CHECK_EQ(i.tensors[3].box[2], 2); /* 192 columns touch two blocks of 128 */
     CHECK_EQ(i.tensors[4].box[0], 16);
-    CHECK_EQ(i.param_count, 10);
+    CHECK_EQ(i.param_count, 12);
     CHECK_EQ(i.smem_bytes, p->smem_bytes);
     arena_free(a);
 }
