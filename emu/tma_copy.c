@@ -24,13 +24,23 @@ struct walk {
     uint8_t *tensor;                 /* host address of coordinates 0 .. 0 */
 };
 
-static void clip(struct walk *v)
+/* A store writes whole 16-byte pieces of a row, past the last element if need be
+ * (measured on an H200 with 1-, 2- and 4-byte elements); loads end at the last one. */
+static int64_t written_elems(const struct walk *v)
+{
+    const uint64_t piece_bits = 128;
+    uint64_t row_bits = v->copy->map.dim[0] * v->bits;
+    return (int64_t)((row_bits + piece_bits - 1) / piece_bits * piece_bits / v->bits);
+}
+
+static void clip(struct walk *v, bool whole_pieces)
 {
     const struct tmap *t = &v->copy->map;
     for (int i = 0; i < TMAP_MAX_RANK; i++) {
         int64_t at = i < t->rank ? v->copy->at[i] : 0;
         int64_t step = i == 0 || i >= t->rank ? 1 : t->step[i];
-        int64_t room = (int64_t)t->dim[i] - at; /* elements from `at` to the edge */
+        int64_t elems = i == 0 && whole_pieces ? written_elems(v) : (int64_t)t->dim[i];
+        int64_t room = elems - at; /* elements from `at` to the edge */
         v->first[i] = at < 0 ? (-at + step - 1) / step : 0;
         v->end[i] = room <= 0 ? 0 : (room + step - 1) / step;
         if (v->end[i] > v->box.count[i])
@@ -55,11 +65,12 @@ static int64_t tensor_offset(const struct walk *v, const int64_t count[TMAP_MAX_
 }
 
 /* Finds the memory behind what is inside.  False after a report. */
-static bool begin(struct walk *v, struct warp *w, const struct tma_copy *c, bool write)
+static bool begin(struct walk *v, struct warp *w, const struct tma_copy *c, bool write,
+                  bool whole_pieces)
 {
     *v = (struct walk){.copy = c, .box = tmap_box(&c->map)};
     v->bits = (uint32_t)tmap_type_bits((enum tmap_type)c->map.type);
-    clip(v);
+    clip(v, whole_pieces);
     if (v->empty)
         return true;
     int64_t last[TMAP_MAX_RANK];
@@ -181,7 +192,7 @@ static void fill_row(uint8_t *row, uint32_t bytes, const struct tmap *t, uint32_
 bool tma_load_box(struct warp *w, const struct tma_copy *c)
 {
     struct walk v;
-    if (!begin(&v, w, c, false))
+    if (!begin(&v, w, c, false, false))
         return false;
     const struct tmap *t = &c->map;
     struct pattern pattern = pattern_of(t);
@@ -215,7 +226,7 @@ bool tma_load_box(struct warp *w, const struct tma_copy *c)
 static bool out_of_shared(struct warp *w, const struct tma_copy *c, int op)
 {
     struct walk v;
-    if (!begin(&v, w, c, true))
+    if (!begin(&v, w, c, true, op < 0))
         return false;
     if (v.empty)
         return true;
