@@ -182,7 +182,10 @@ const char *memory_describe(uint64_t address, uint64_t bytes, char *text,
     }
     uint64_t past = below ? address - below->to : UINT64_MAX;
     uint64_t before = at ? at->from - address : UINT64_MAX;
-    if (past <= before && past < NEAR_BYTES)
+    if (past == 0)
+        snprintf(text, text_bytes, "right behind the end of %s",
+                 name_of(below->allocation, name, sizeof name));
+    else if (past <= before && past < NEAR_BYTES)
         snprintf(text, text_bytes, "%" PRIu64 " bytes past the end of %s", past,
                  name_of(below->allocation, name, sizeof name));
     else if (before < NEAR_BYTES)
