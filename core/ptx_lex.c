@@ -57,8 +57,15 @@ static void newline(struct lexer *l)
     l->line_start = l->at;
 }
 
-/* False: a comment that is never closed; l->at is then the end. */
-static bool skip_blank(struct lexer *l)
+static void begin(const struct lexer *l, struct token *t)
+{
+    t->text = l->at;
+    t->line = l->line;
+    t->col = (int)(l->at - l->line_start) + 1;
+}
+
+/* False: a comment that is never closed, and `t` is where it opens. */
+static bool skip_blank(struct lexer *l, struct token *t)
 {
     for (;;) {
         char c = *l->at;
@@ -71,6 +78,7 @@ static bool skip_blank(struct lexer *l)
             if (!l->at)
                 l->at = l->end;
         } else if (c == '/' && l->at[1] == '*') {
+            begin(l, t);
             l->at += 2;
             while (!(l->at[0] == '*' && l->at[1] == '/')) {
                 if (l->at >= l->end)
@@ -247,11 +255,13 @@ static void lex_punct(struct lexer *l, struct token *t)
 
 void lex_next(struct lexer *l, struct token *t)
 {
-    bool closed = skip_blank(l);
+    if (!skip_blank(l, t)) {
+        fail(l, t, "this comment is not closed");
+        t->bytes = 2;
+        return;
+    }
+    begin(l, t);
     const char *p = l->at;
-    t->text = p;
-    t->line = l->line;
-    t->col = (int)(p - l->line_start) + 1;
     unsigned char class = classes[(unsigned char)*p];
     if (class & CHAR_FIRST) {
         uint32_t h = 0x811c9dc5u;
@@ -271,8 +281,6 @@ void lex_next(struct lexer *l, struct token *t)
     if (p >= l->end) {
         t->kind = TOKEN_END;
         t->bytes = 0;
-        if (!closed)
-            fail(l, t, "a /* comment is not closed");
         return;
     }
     if (class & CHAR_DIGIT || (*p == '.' && is_digit(p[1]))) {
