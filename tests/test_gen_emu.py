@@ -2,13 +2,14 @@
 that know nothing of the emulator."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-from conftest import BIN, SANITIZED
+from conftest import BIN, ROOT, SANITIZED
 
 VARIABLES = ("DEVICE", "SEED", "STRATEGY", "CHECK", "REPORT", "QUIET", "ISA", "THREADS")
 SHOW = "env | grep '^FP4EMU_' | sort"
@@ -133,3 +134,12 @@ def test_path_with_a_colon(tree, tmp_path):
     done = run(odd / "bin/gen-emu", "true")
     assert done.returncode == 1
     assert "colon" in done.stderr
+
+
+def test_readme_has_the_table_of_variables():
+    rows = re.findall(r'\{"(FP4EMU_[A-Z]+)",\s*"([^"]+)",\s*"([^"]+)",',
+                      (ROOT / "emu/env.c").read_text(encoding="utf-8"))
+    assert len(rows) == len(VARIABLES)
+    readme = (ROOT / "emu/README.md").read_text(encoding="utf-8").replace("`", "")
+    for name, allowed, normal in rows:
+        assert f"| {name} | {allowed} | {normal} |" in readme, name
