@@ -113,13 +113,16 @@ static bool get_coordinates(struct warp *w, const struct opnd *tensor, int lane,
     for (int i = 0; i < c->map.rank; i++)
         c->at[i] = (int32_t)opnd_u32(w, &tensor->items[i + 1], lane);
     tma_map_name(grid_of(w), c->address, name, sizeof name);
-    int multiple = c->map.type == TMAP_B4X16                                        ? 2
-                   : c->map.type == TMAP_B4X16_P64 || c->map.type == TMAP_B6X16_P32 ? 16
-                                                                                    : 1;
+    /* A first coordinate off the 16-byte grid is an illegal instruction, for loads and
+     * stores (measured on an H200); so are negative ones in stores. */
+    enum tmap_type type = (enum tmap_type)c->map.type;
+    int multiple = type == TMAP_B4X16_P64 || type == TMAP_B6X16_P32
+                       ? 16
+                       : 128 / tmap_type_bits(type);
     if (c->at[0] % multiple != 0) {
         report(grid_of(w), w, CHECK_ALIGNMENT,
-               "coordinate 0 is %d: a multiple of %d for type %s of map %s", c->at[0],
-               multiple, tmap_type_name((enum tmap_type)c->map.type), name);
+               "coordinate 0 is %d: a multiple of %d, 16 bytes, for type %s of map %s",
+               c->at[0], multiple, tmap_type_name(type), name);
         return false;
     }
     if (is_store)

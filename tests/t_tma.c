@@ -376,7 +376,35 @@ TEST(nan_fill)
     EMU_FINE(&r);
     CHECK_EQ(emu_u32(out)[1], emu_u32(t.address)[2 * 12 + 9]);
     for (int i = 2; i < 16; i++)
-        CHECK_EQ(emu_u32(out)[i], 0x7fffffff);
+        CHECK_EQ(emu_u32(out)[i], 0x7ff77ff7);
+    emu_done(&r);
+}
+
+/* As an H200 did it. */
+TEST(loads_round_to_tf32)
+{
+    static const uint32_t from[8] = {0x3f801000, 0x3f800fff, 0x3f801001, 0x3f803000,
+                                     0xbf801000, 0x7f800001, 0x7f7fffff, 0x00000fff};
+    static const uint32_t to[8] = {0x3f800000, 0x3f800000, 0x3f802000, 0x3f804000,
+                                   0xbf800000, 0x7fffe000, 0x7f800000, 0};
+    static char body[4096];
+    struct tensor t = {
+        .type = CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
+        .bits = 32,
+        .rank = 2,
+        .dims = {8, 1},
+        .strides = {32},
+        .box = {8, 1},
+        .bytes = 32,
+    };
+    struct emu_run r = {0};
+    make_tensor(&r, &t);
+    memcpy(emu_bytes(t.address), from, sizeof from);
+    uint64_t out = emu_alloc(&r, 32);
+    prepare_load(&r, &t, 2, 1024, 32, out, body, sizeof body);
+    EMU_FINE(&r);
+    for (int i = 0; i < 8; i++)
+        CHECK_EQ(emu_u32(out)[i], to[i]);
     emu_done(&r);
 }
 
@@ -438,9 +466,10 @@ TEST(bad_loads)
         "the destination at shared offset 0x840 is not aligned to 128 bytes");
     check_bad_load(&t, 2, 0, tx, CHECK_BAD_BARRIER, "would overwrite an mbarrier");
     struct tensor bad = t;
-    bad.at[0] = 255;
-    check_bad_load(&bad, 2, 1024, tx, CHECK_ALIGNMENT,
-                   "coordinate 0 is 255: a multiple of 2 for type b4x16 of map map");
+    bad.at[0] = 16;
+    check_bad_load(
+        &bad, 2, 1024, tx, CHECK_ALIGNMENT,
+        "coordinate 0 is 16: a multiple of 32, 16 bytes, for type b4x16 of map map");
     bad = t;
     bad.map[0] ^= 1;
     check_bad_load(&bad, 2, 1024, tx, CHECK_OPERAND,
@@ -569,7 +598,7 @@ TEST(stores_are_clipped)
         .bytes = 208 * 50,
     };
     static const int32_t at[][2] = {{0, 0},   {64, 0},  {0, 32},
-                                    {64, 32}, {128, 0}, {7, 3}};
+                                    {64, 32}, {128, 0}, {8, 3}};
     for (size_t i = 0; i < COUNT_OF(at); i++) {
         t.at[0] = at[i][0];
         t.at[1] = at[i][1];
