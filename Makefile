@@ -38,7 +38,7 @@ GEN_SRCS     = $(filter-out gen/main.c,$(wildcard gen/*.c))
 EMU_SRCS     = $(wildcard emu/*.c)
 RUNTIME_SRCS = $(wildcard runtime/*.c)
 TEST_SRCS    = $(wildcard tests/t_*.c)
--include gen/gen.mk emu/emu.mk runtime/runtime.mk
+-include gen/gen.mk gen/lower.mk emu/emu.mk runtime/runtime.mk
 
 obj          = $(patsubst %.c,$(B)/%.o,$(1))
 CORE_OBJS    = $(call obj,$(CORE_SRCS))
@@ -50,11 +50,12 @@ ARCHIVES     = $(B)/gen.a $(B)/runtime.a $(B)/emu.a $(B)/core.a
 LINK_ALL     = -Wl,--start-group $(1) -Wl,--end-group $(LUA_LIBS) -lm -ldl
 
 # A variant is complete in $(B): bin/gen finds ../lib there as it does in the tree.
-PARTS        = bin/gen bin/gen-emu lib/libfp4gen.so lib/libfp4gen.a lib/emu/libcuda.so.1
+PARTS        = bin/gen bin/gen-emu lib/libfp4gen.so lib/libfp4gen.a lib/emu/libcuda.so.1 \
+               $(LOWER_PARTS)
 PREFIX       = /usr/local
 JOBS         = $(shell nproc 2>/dev/null || echo 2)
 PYTHON       = .venv/bin/python
-CHECKED_C    = $(sort $(wildcard $(foreach d,core gen emu runtime tests tests/h200 tune bench,\
+CHECKED_C    = $(sort $(wildcard $(foreach d,core gen gen/llvm emu runtime tests tests/h200 tune bench,\
                $(d)/*.c $(d)/*.h)))
 
 .PHONY: all parts tests preflight deps demo demo-real test run-tests check-all bench \

@@ -1,6 +1,6 @@
 # gen.mk - configs and templates are compiled into the generator.
 
-EMBEDDED       = $(sort $(wildcard configs/*.lua templates/*.ptxt templates/lib/*.ptxt))
+EMBEDDED       = $(sort $(wildcard configs/*.lua gen/epilogues.lua templates/*.ptxt templates/lib/*.ptxt))
 GEN_EXTRA_OBJS = $(B)/gen/embed_data.o
 
 # The directories too: a file that was removed must go from the table.

@@ -1,0 +1,37 @@
+/* expr_eval.h - an epilogue computed on the host, for some columns of one row.
+ *
+ * Every operation is done as expr_ops.def says, so the result is that of the kernel bit
+ * for bit, except after an approximation: these are computed in double and rounded,
+ * which is what the emulator does; hardware may differ in the last places. */
+#ifndef FP4GEN_EXPR_EVAL_H
+#define FP4GEN_EXPR_EVAL_H
+
+#include "gen/expr.h"
+
+/* What an input is.  Values are f32 bits (narrow inputs widened), or s32 and u32. */
+struct expr_arg {
+    uint32_t value;         /* SCALAR; VEC_ROW: of this row */
+    const uint32_t *values; /* VEC_COL, AUX: of this row, from the first column on */
+};
+
+struct expr_row {
+    int cols;     /* tile columns, a multiple of expr_chunk_multiple() */
+    uint32_t col; /* the first, a multiple of it too */
+    uint32_t row, m, n;
+    float alpha;
+    const float *acc;            /* cols */
+    const struct expr_arg *args; /* as e->inputs */
+};
+
+struct expr_values {
+    uint32_t *codes; /* one an element; f32 and bf16: the bits */
+    uint8_t *scales; /* one a block */
+    float amax;
+};
+
+/* Fills out[0 .. output_count - 1]; arrays live in `a`.  Columns from N on: elements
+ * are what the padding of the operands gives, blocks see zeros. */
+void expr_eval(struct arena *a, const struct expr *e, const struct expr_row *r,
+               struct expr_values *out);
+
+#endif

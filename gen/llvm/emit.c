@@ -1,0 +1,197 @@
+#include "gen/llvm/emit.h"
+
+#include <string.h>
+
+typedef LLVMValueRef Value;
+
+const char *emit_block_name(enum emit_block block)
+{
+    static const char *const names[] = {"tile", "chunk", "tail"};
+    return names[block];
+}
+
+/* ---- what crosses from the tile block to the chunks */
+
+bool emit_is_column_free(const struct expr_node *n)
+{
+    return n->columns == EXPR_NO_COLUMNS;
+}
+
+/* Constants and scalar parameters need no register of their own. */
+static bool is_at_hand(const struct emit *em, const struct expr_node *n)
+{
+    return n->op == EXPR_CONST || n->op == EXPR_ALPHA || n->op == EXPR_ROWS ||
+           n->op == EXPR_ROW ||
+           (n->op == EXPR_INPUT && em->e->inputs[n->imm].kind == EXPR_SCALAR);
+}
+
+static void hoist(struct emit *em, const struct expr_node *n)
+{
+    if (!n || !emit_is_column_free(n) || is_at_hand(em, n))
+        return;
+    for (int i = 0; i < em->hoist_count; i++)
+        if (em->hoists[i].node == n)
+            return;
+    em->hoists[em->hoist_count++].node = n;
+}
+
+static void find_hoists(struct emit *em)
+{
+    const struct expr *e = em->e;
+    em->hoists = ARENA_ARRAY(em->arena, struct emit_hoist,
+                             (size_t)e->node_count + EXPR_MAX_INPUTS + 1);
+    for (int i = 0; i < e->node_count; i++) {
+        const struct expr_node *n = e->nodes[i];
+        if (!em->reachable[i] || emit_is_column_free(n))
+            continue;
+        if (n->op == EXPR_INPUT && e->inputs[n->imm].kind == EXPR_AUX)
+            em->hoists[em->hoist_count++].aux = (int)n->imm;
+        for (int k = 0; k < n->arg_count; k++)
+            hoist(em, n->args[k]);
+    }
+    for (int i = 0; i < e->output_count; i++) {
+        hoist(em, e->outputs[i].global);
+        hoist(em, e->outputs[i].global_ok);
+        hoist(em, e->outputs[i].row_hash);
+        hoist(em, e->outputs[i].row_ok);
+    }
+}
+
+const char *emit_hoist_name(struct emit *em, int i)
+{
+    return arena_printf(em->arena, "%s_h%d", em->prefix, i);
+}
+
+Value emit_hoisted_row(struct emit *em, int input)
+{
+    for (int i = 0; i < em->hoist_count; i++)
+        if (!em->hoists[i].node && em->hoists[i].aux == input)
+            return emit_in(em, emit_hoist_name(em, i), em->i64);
+    return NULL;
+}
+
+/* ---- blocks */
+
+static void emit_tile(struct emit *em)
+{
+    for (int i = 0; i < em->e->node_count; i++) {
+        const struct expr_node *n = em->e->nodes[i];
+        if (em->reachable[i] && emit_is_column_free(n) && !is_at_hand(em, n))
+            emit_node(em, n);
+    }
+    for (int i = 0; i < em->hoist_count; i++) {
+        const struct expr_node *n = em->hoists[i].node;
+        Value v;
+        if (n) {
+            v = emit_value(em, n, 0, 1);
+            if (n->type == EXPR_PRED)
+                v = LLVMBuildZExt(em->at, v, em->i32, "");
+        } else {
+            const struct expr_input *in = &em->e->inputs[em->hoists[i].aux];
+            Value base = emit_in(em, emit_arg_name(em, in, ""), em->i64);
+            Value stride = emit_in(em, emit_arg_name(em, in, "_ld"), em->i64);
+            Value row = emit_wide(em, emit_row_inside(em));
+            v = LLVMBuildAdd(em->at, base, LLVMBuildMul(em->at, row, stride, ""), "");
+        }
+        emit_out(em, emit_hoist_name(em, i), v);
+    }
+}
+
+static void emit_plain_output(struct emit *em, int k)
+{
+    const struct expr_output *o = &em->e->outputs[k];
+    const struct expr_node *n = o->value;
+    int cols = emit_cols(em, n->columns);
+    Value *x = ARENA_ARRAY(em->arena, Value, (size_t)cols);
+    Value *words = ARENA_ARRAY(em->arena, Value, (size_t)cols);
+    bool narrow = n->type >= EXPR_TYPE_BF16;
+    for (int i = 0; i < cols; i++)
+        x[i] = emit_value(em, narrow ? n->args[0] : n, i, 1);
+    if (o->format == EXPR_OUT_AMAX) {
+        for (int i = 0; i < cols; i++)
+            x[i] = emit_masked(em, n->columns, i, x[i]);
+        Value v = emit_amax(em, x, cols);
+        v = LLVMBuildSelect(em->at, emit_value(em, o->row_ok, 0, 1), v, emit_f32(em, 0),
+                            "");
+        emit_out(em, arena_printf(em->arena, "o%d_amax", k), v);
+        return;
+    }
+    int word_count = cols * expr_bits(o->format) / 32;
+    if (narrow)
+        emit_pack(em, n->type, (enum expr_path)n->imm, cols, x, words);
+    else
+        memcpy(words, x, (size_t)cols * sizeof *x);
+    for (int i = 0; i < word_count; i++)
+        emit_out(em, arena_printf(em->arena, "o%d_w%d", k, i), words[i]);
+}
+
+/* Loads first: they take longest. */
+static void emit_chunk(struct emit *em)
+{
+    for (int loads = 1; loads >= 0; loads--)
+        for (int i = 0; i < em->e->node_count; i++) {
+            const struct expr_node *n = em->e->nodes[i];
+            if (em->reachable[i] && !emit_is_column_free(n) &&
+                (n->op == EXPR_INPUT) == loads)
+                emit_node(em, n);
+        }
+    for (int k = 0; k < em->e->output_count; k++) {
+        enum expr_format f = em->e->outputs[k].format;
+        if (f == EXPR_OUT_NVFP4)
+            emit_nvfp4(em, k);
+        else if (expr_scale_block(f))
+            emit_mx(em, k);
+        else
+            emit_plain_output(em, k);
+    }
+}
+
+void emit_function(struct emit *em, enum emit_block block)
+{
+    em->block = block;
+    em->ins = NULL;
+    em->values = ARENA_ARRAY(em->arena, Value *, (size_t)em->e->node_count + 1);
+    LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(em->context), NULL, 0, 0);
+    em->function = LLVMAddFunction(em->module, emit_block_name(block), type);
+    LLVMBasicBlockRef entry =
+        LLVMAppendBasicBlockInContext(em->context, em->function, "");
+    LLVMBasicBlockRef body =
+        LLVMAppendBasicBlockInContext(em->context, em->function, "");
+    LLVMPositionBuilderAtEnd(em->entry, entry);
+    LLVMPositionBuilderBefore(em->entry, LLVMBuildBr(em->entry, body));
+    LLVMPositionBuilderAtEnd(em->at, body);
+    if (block == EMIT_TILE)
+        emit_tile(em);
+    else
+        emit_chunk(em);
+    LLVMBuildRetVoid(em->at);
+}
+
+void emit_open(struct emit *em, struct arena *a, const struct expr *e,
+               const struct target *t, int chunk, const char *prefix)
+{
+    *em = (struct emit){
+        .arena = a, .e = e, .target = t, .chunk = chunk, .prefix = prefix};
+    em->reachable = expr_reachable(e, a);
+    em->packed_f32 = t->features & FEAT_SM_100;
+    em->context = LLVMContextCreate();
+    em->module = LLVMModuleCreateWithNameInContext("epilogue", em->context);
+    em->at = LLVMCreateBuilderInContext(em->context);
+    em->entry = LLVMCreateBuilderInContext(em->context);
+    em->i1 = LLVMInt1TypeInContext(em->context);
+    em->i16 = LLVMInt16TypeInContext(em->context);
+    em->i32 = LLVMInt32TypeInContext(em->context);
+    em->i64 = LLVMInt64TypeInContext(em->context);
+    em->f32 = LLVMFloatTypeInContext(em->context);
+    em->f32x2 = LLVMVectorType(em->f32, 2);
+    em->pointer = LLVMPointerTypeInContext(em->context, 1); /* global memory */
+    find_hoists(em);
+}
+
+void emit_close(struct emit *em)
+{
+    LLVMDisposeBuilder(em->entry);
+    LLVMDisposeBuilder(em->at);
+    LLVMDisposeModule(em->module);
+    LLVMContextDispose(em->context);
+}

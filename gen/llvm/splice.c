@@ -1,0 +1,389 @@
+#include "gen/llvm/splice.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum reg_class { CLASS_PRED, CLASS_B16, CLASS_B32, CLASS_B64, CLASS_COUNT };
+
+static const struct {
+    const char *llvm, *ours, *type; /* "%rd": spelling in LLVM's text */
+    int words;
+} classes[] = {
+    {"%p", "p", "pred", 0},
+    {"%rs", "s", "b16", 1},
+    {"%r", "r", "b32", 1},
+    {"%rd", "d", "b64", 2},
+};
+
+/* One register of LLVM's. */
+struct reg {
+    enum reg_class class;
+    int number;       /* LLVM's */
+    const char *name; /* in the template; NULL: not named yet */
+    int defs;         /* instructions that write it; marks count */
+    bool is_in, is_out, is_read;
+    int first, last; /* lines between which it holds a value */
+    bool is_ours;    /* named by number, so declared in the block */
+};
+
+struct line {
+    const char *text; /* without newline and leading blanks */
+    size_t chars;
+    bool is_label;
+    /* Marks. */
+    bool is_in, is_out;
+    const char *mark;
+    int reg; /* index */
+};
+
+struct text {
+    struct arena *arena;
+    const char *prefix;
+    struct line *lines;
+    int line_count;
+    struct reg *regs;
+    int reg_count, reg_cap;
+    int next[CLASS_COUNT]; /* numbers given out */
+    const char *skip_to;   /* label at which the usual way goes on; NULL: it is here */
+    size_t skip_chars;
+};
+
+/* ---- tokens */
+
+static bool is_word(char c)
+{
+    return isalnum((unsigned char)c) || c == '_' || c == '$';
+}
+
+/* Length of a register's name at s, 0 if there is none. */
+static size_t reg_chars(const char *s, enum reg_class *class, int *number)
+{
+    if (*s != '%')
+        return 0;
+    size_t letters = 1;
+    while (isalpha((unsigned char)s[letters]))
+        letters++;
+    for (int c = 0; c < CLASS_COUNT; c++) {
+        if (strlen(classes[c].llvm) != letters ||
+            strncmp(s, classes[c].llvm, letters) != 0 ||
+            !isdigit((unsigned char)s[letters]))
+            continue;
+        char *end;
+        *class = (enum reg_class)c;
+        *number = (int)strtol(s + letters, &end, 10);
+        return (size_t)(end - s);
+    }
+    return 0;
+}
+
+/* Index: the array may move when one is added. */
+static int find_reg(struct text *t, enum reg_class class, int number)
+{
+    for (int i = 0; i < t->reg_count; i++)
+        if (t->regs[i].class == class && t->regs[i].number == number)
+            return i;
+    if (t->reg_count == t->reg_cap) {
+        struct reg *old = t->regs;
+        t->reg_cap = t->reg_cap ? t->reg_cap * 2 : 256;
+        t->regs = ARENA_ARRAY(t->arena, struct reg, (size_t)t->reg_cap);
+        if (old)
+            memcpy(t->regs, old, (size_t)t->reg_count * sizeof *old);
+    }
+    t->regs[t->reg_count] = (struct reg){.class = class, .number = number, .first = -1};
+    return t->reg_count++;
+}
+
+/* Is the register at `at` of `line` written there?  Destinations stand before the first
+ * comma, or within a first pair of braces; stores and branches have none. */
+static bool is_written(const struct line *line, size_t at)
+{
+    const char *s = line->text;
+    if (strncmp(s, "st.", 3) == 0 || strncmp(s, "bra", 3) == 0 || *s == '@')
+        return false;
+    size_t start = 0;
+    while (start < line->chars && !isspace((unsigned char)s[start]))
+        start++;
+    while (start < line->chars && isspace((unsigned char)s[start]))
+        start++;
+    const char *end =
+        memchr(s + start, s[start] == '{' ? '}' : ',', line->chars - start);
+    return at >= start && (!end || s + at < end);
+}
+
+/* ---- lines */
+
+static const char *skip_blanks(const char *s, const char *end)
+{
+    while (s < end && isspace((unsigned char)*s))
+        s++;
+    return s;
+}
+
+static bool starts(const struct line *l, const char *word)
+{
+    size_t chars = strlen(word);
+    return l->chars >= chars && strncmp(l->text, word, chars) == 0;
+}
+
+/* "@in NAME %r1" */
+static bool read_mark(struct text *t, struct line *l)
+{
+    l->is_in = starts(l, "@in ");
+    l->is_out = starts(l, "@out ");
+    if (!l->is_in && !l->is_out)
+        return true;
+    const char *name = l->text + (l->is_in ? 4 : 5);
+    const char *blank = memchr(name, ' ', l->chars - (size_t)(name - l->text));
+    enum reg_class class;
+    int number;
+    if (!blank || !reg_chars(blank + 1, &class, &number))
+        return false;
+    l->mark = arena_strndup(t->arena, name, (size_t)(blank - name));
+    l->reg = find_reg(t, class, number);
+    return true;
+}
+
+/* The function's body, without what only LLVM or an assembler needs. */
+static bool read_lines(struct text *t, const char *ptx, const char *function)
+{
+    const char *head =
+        strstr(ptx, arena_printf(t->arena, ".visible .func %s()", function));
+    const char *body = head ? strstr(head, "\n{\n") : NULL;
+    const char *end = body ? strstr(body, "\n}\n") : NULL;
+    if (!end)
+        return false;
+    int cap = 0;
+    for (const char *s = body; s < end; s++)
+        cap += *s == '\n';
+    t->lines = ARENA_ARRAY(t->arena, struct line, (size_t)cap + 1);
+    for (const char *s = body + 3; s < end;) {
+        const char *stop = memchr(s, '\n', (size_t)(end - s));
+        stop = stop ? stop : end;
+        struct line l = {.text = skip_blanks(s, stop)};
+        const char *comment = NULL;
+        for (const char *c = l.text; c + 1 < stop && !comment; c++)
+            if (c[0] == '/' && c[1] == '/')
+                comment = c;
+        l.chars = (size_t)((comment ? comment : stop) - l.text);
+        while (l.chars && isspace((unsigned char)l.text[l.chars - 1]))
+            l.chars--;
+        s = stop + 1;
+        if (l.chars == 0 || starts(&l, ".reg") || starts(&l, ".loc") ||
+            starts(&l, "ret;"))
+            continue;
+        l.is_label = l.text[l.chars - 1] == ':';
+        if (!read_mark(t, &l))
+            return false;
+        t->lines[t->line_count++] = l;
+    }
+    return true;
+}
+
+static void note_use(struct reg *r, int line, bool is_write)
+{
+    if (is_write)
+        r->defs++;
+    else
+        r->is_read = true;
+    if (r->first < 0)
+        r->first = line;
+    r->last = line;
+}
+
+static void read_uses(struct text *t)
+{
+    for (int i = 0; i < t->line_count; i++) {
+        struct line *l = &t->lines[i];
+        if (l->is_in || l->is_out) {
+            struct reg *r = &t->regs[l->reg];
+            note_use(r, i, l->is_in);
+            r->is_in = r->is_in || l->is_in;
+            continue;
+        }
+        for (size_t at = 0; at < l->chars; at++) {
+            enum reg_class class;
+            int number;
+            size_t chars = reg_chars(l->text + at, &class, &number);
+            if (!chars)
+                continue;
+            int reg = find_reg(t, class, number);
+            note_use(&t->regs[reg], i, is_written(l, at));
+            at += chars - 1;
+        }
+    }
+}
+
+/* ---- names */
+
+/* An incoming register takes the template's name if nothing writes it again, an
+ * outgoing one unless it is also another's; the marks that are left become moves. */
+static void name_marked(struct text *t)
+{
+    for (int i = 0; i < t->line_count; i++) {
+        struct line *l = &t->lines[i];
+        struct reg *r = l->is_in || l->is_out ? &t->regs[l->reg] : NULL;
+        if (!r || r->name || (l->is_in && r->defs > 1))
+            continue;
+        if (l->is_out && r->is_in)
+            continue;
+        r->name = l->mark;
+        r->is_out = l->is_out;
+        l->text = NULL; /* gone */
+    }
+}
+
+static const char *name_of(struct text *t, struct reg *r)
+{
+    if (!r->name) {
+        r->is_ours = true;
+        r->name = arena_printf(t->arena, "%s_%s%d", t->prefix, classes[r->class].ours,
+                               t->next[r->class]++);
+    }
+    return r->name;
+}
+
+/* "$L__BB1_2" */
+static size_t label_chars(const char *s)
+{
+    if (strncmp(s, "$L__", 4) != 0)
+        return 0;
+    size_t chars = 4;
+    while (is_word(s[chars]))
+        chars++;
+    return chars;
+}
+
+static void write_name(struct text *t, const char *s, size_t *at, struct buf *out)
+{
+    enum reg_class class;
+    int number;
+    size_t chars = reg_chars(s, &class, &number);
+    if (chars) {
+        int reg = find_reg(t, class, number);
+        buf_puts(out, name_of(t, &t->regs[reg]));
+    } else if ((chars = label_chars(s)) != 0) {
+        const char *last = memchr(s + 4, '_', chars - 4);
+        const char *id = last ? last + 1 : s + 4;
+        for (const char *c = t->prefix; *c; c++)
+            buf_printf(out, "%c", toupper((unsigned char)*c));
+        buf_puts(out, "_");
+        buf_add(out, id, chars - (size_t)(id - s));
+    } else {
+        chars = 1;
+        if (*s == '\t')
+            buf_puts(out, " ");
+        else
+            buf_add(out, s, 1);
+    }
+    *at += chars;
+}
+
+enum { OPERAND_COLUMN = 24 };
+
+/* Pairs of registers are registers: no instruction. */
+static bool is_renaming(const struct line *l)
+{
+    return starts(l, "mov.b64") && memchr(l->text, '{', l->chars);
+}
+
+/* The only branches are those of gen/llvm/quantize.c, over a block for rare values. */
+static void follow(struct text *t, const struct line *l)
+{
+    const char *label = memchr(l->text, '$', l->chars);
+    if (l->is_label && t->skip_to && strncmp(l->text, t->skip_to, t->skip_chars) == 0)
+        t->skip_to = NULL;
+    if (*l->text == '@' && label) {
+        t->skip_to = label;
+        t->skip_chars = label_chars(label);
+    }
+}
+
+static void write_line(struct text *t, const struct line *l, struct splice *out)
+{
+    struct buf *b = &out->body;
+    size_t at = 0, start = b->bytes;
+    follow(t, l);
+    if (!l->is_label) {
+        buf_puts(b, "  ");
+        out->insns += !is_renaming(l);
+        out->rare_insns += t->skip_to && !is_renaming(l) && *l->text != '@';
+    }
+    bool in_opcode = !l->is_label;
+    while (at < l->chars) {
+        if (in_opcode && l->text[at] == '\t') { /* operands start in one column */
+            while (at < l->chars && isspace((unsigned char)l->text[at]))
+                at++;
+            do
+                buf_puts(b, " ");
+            while (b->bytes - start < OPERAND_COLUMN);
+            in_opcode = false;
+            continue;
+        }
+        if (in_opcode && l->text[at] == ' ' && b->data[b->bytes - 1] == ' ') {
+            at++;
+            continue;
+        }
+        write_name(t, l->text + at, &at, b);
+    }
+    buf_puts(b, "\n");
+}
+
+static void write_move(struct text *t, const struct line *l, struct splice *out)
+{
+    struct reg *r = &t->regs[l->reg];
+    if (l->is_in && !r->is_read)
+        return;
+    const char *type = classes[r->class].type, *name = name_of(t, r);
+    char opcode[16];
+    snprintf(opcode, sizeof opcode, "mov.%s", type);
+    buf_printf(&out->body, "  %-*s%s, %s;\n", OPERAND_COLUMN - 2, opcode,
+               l->is_in ? name : l->mark, l->is_in ? l->mark : name);
+    out->insns++;
+}
+
+static int count_live_words(const struct text *t)
+{
+    int most = 0;
+    for (int i = 0; i < t->line_count; i++) {
+        int words = 0;
+        for (int k = 0; k < t->reg_count; k++) {
+            const struct reg *r = &t->regs[k];
+            if (r->first <= i && i < r->last)
+                words += classes[r->class].words;
+        }
+        most = words > most ? words : most;
+    }
+    return most;
+}
+
+bool splice_function(struct arena *a, const char *ptx, const char *function,
+                     const char *prefix, struct splice *out)
+{
+    struct text t = {.arena = a, .prefix = prefix};
+    *out = (struct splice){0};
+    buf_init(&out->body, a);
+    buf_init(&out->regs, a);
+    buf_puts(&out->body, "");
+    buf_puts(&out->regs, "");
+    if (!read_lines(&t, ptx, function))
+        return false;
+    read_uses(&t);
+    name_marked(&t);
+    for (int i = 0; i < t.line_count; i++) {
+        const struct line *l = &t.lines[i];
+        if (l->is_in || l->is_out) {
+            if (l->text)
+                write_move(&t, l, out);
+        } else {
+            write_line(&t, l, out);
+        }
+    }
+    for (int c = 0; c < CLASS_COUNT; c++)
+        if (t.next[c])
+            buf_printf(&out->regs, "  .reg .%-6s %s_%s<%d>;\n", classes[c].type, prefix,
+                       classes[c].ours, t.next[c]);
+    out->live_words = count_live_words(&t);
+    return true;
+}

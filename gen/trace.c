@@ -1,0 +1,517 @@
+#include "gen/trace.h"
+
+#include <lauxlib.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "gen/embed.h"
+#include "gen/trace_value.h"
+
+#define NAMED_FILE "gen/epilogues.lua"
+
+/* ---- functions of e */
+
+static int call_op(lua_State *L)
+{
+    return trace_apply(L, (enum expr_op)lua_tointeger(L, lua_upvalueindex(2)),
+                       lua_gettop(L));
+}
+
+static int call_function(lua_State *L)
+{
+    struct tracer *t = trace_begin(L);
+    const struct expr_function *f =
+        expr_function_at((int)lua_tointeger(L, lua_upvalueindex(2)));
+    bool precise = lua_toboolean(L, lua_upvalueindex(3));
+    const struct expr_node *args[4];
+    if (lua_gettop(L) != f->arg_count)
+        luaL_error(L, "%s takes %d values, not %d", f->name, f->arg_count, lua_gettop(L));
+    for (int i = 0; i < f->arg_count; i++)
+        args[i] = trace_value(L, t, i + 1, EXPR_F32, f->name);
+    const struct expr_node *n = f->build(t->e, args, precise);
+    trace_check(L, t);
+    const char *shown = precise ? arena_printf(t->arena, "precise.%s", f->name) : f->name;
+    trace_push(L, expr_named(t->e, n, shown, args, f->arg_count));
+    return 1;
+}
+
+/* A whole number at `index`. */
+static int columns_at(lua_State *L, int index, const char *what)
+{
+    int is_whole;
+    lua_Integer n = lua_tointegerx(L, index, &is_whole);
+    if (!is_whole || n < 1 || n > 1 << 20)
+        luaL_error(L, "%s: a number of columns is expected, not %s", what,
+                   luaL_tolstring(L, index, NULL));
+    return (int)n;
+}
+
+/* e.interleaved(8, { order = "gate_up", of = x }): gate, up */
+static int call_interleaved(lua_State *L)
+{
+    static const char *const orders[] = {"gate_up", "up_gate"};
+    const char *what = "interleaved";
+    struct tracer *t = trace_begin(L);
+    int group = columns_at(L, 1, what);
+    trace_check_options(L, 2, "order of", what);
+    int order = trace_word_option(L, 2, "order", orders, 2, 0, what);
+    const struct expr_node *x;
+    if (trace_option(L, 2, "of"))
+        x = trace_value(L, t, lua_gettop(L), EXPR_F32, what);
+    else
+        x = expr_product(t->e);
+    for (int i = 0; i < 2; i++) {
+        const struct expr_node *half = expr_split(t->e, x, group, i ^ order);
+        trace_check(L, t);
+        trace_push(L, expr_named(t->e, half, i ? "up" : "gate", NULL, 0));
+    }
+    return 2;
+}
+
+static int call_interleave(lua_State *L)
+{
+    struct tracer *t = trace_begin(L);
+    uint32_t group = (uint32_t)columns_at(L, 1, "interleave");
+    const struct expr_node *args[2];
+    for (int i = 0; i < 2; i++)
+        args[i] = trace_value(L, t, i + 2, EXPR_F32, "interleave");
+    const struct expr_node *n = expr_op(t->e, EXPR_JOIN, args, 2, group);
+    trace_check(L, t);
+    trace_push(L, n);
+    return 1;
+}
+
+static int call_block(lua_State *L)
+{
+    struct tracer *t = trace_begin(L);
+    enum expr_op op = (enum expr_op)lua_tointeger(L, lua_upvalueindex(2));
+    const struct expr_node *x = trace_value(L, t, 1, EXPR_F32, expr_op_name(op));
+    uint32_t cols = (uint32_t)columns_at(L, 2, expr_op_name(op));
+    const struct expr_node *n = expr_op(t->e, op, &x, 1, cols);
+    trace_check(L, t);
+    trace_push(L, n);
+    return 1;
+}
+
+static int call_integer(lua_State *L)
+{
+    struct tracer *t = trace_begin(L);
+    enum expr_type type = (enum expr_type)lua_tointeger(L, lua_upvalueindex(2));
+    if (lua_type(L, 1) != LUA_TNUMBER)
+        luaL_error(L, "%s makes a constant of a number; e.to_int, e.to_uint and e.bits "
+                      "convert values",
+                   expr_type_name(type));
+    trace_push(L, trace_value(L, t, 1, type, expr_type_name(type)));
+    return 1;
+}
+
+/* ---- outputs */
+
+static void read_name(lua_State *L, struct expr_output *o)
+{
+    if (!trace_option(L, 2, "name"))
+        return;
+    const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    size_t chars = strlen(name);
+    bool ok = chars > 0 && chars <= EXPR_NAME_CHARS;
+    for (size_t i = 0; i < chars; i++)
+        ok = ok && (name[i] == '_' || (name[i] >= 'a' && name[i] <= 'z') ||
+                    (name[i] >= 'A' && name[i] <= 'Z') ||
+                    (i > 0 && name[i] >= '0' && name[i] <= '9'));
+    if (!ok)
+        luaL_error(L, "name: '%s' is none: a letter, then letters, digits and _, %d at "
+                      "most",
+                   name, EXPR_NAME_CHARS);
+    snprintf(o->name, sizeof o->name, "%s", name);
+    lua_pop(L, 1);
+}
+
+static const struct expr_node *value_option(lua_State *L, struct tracer *t,
+                                            const char *name, enum expr_type type)
+{
+    if (!trace_option(L, 2, name))
+        return NULL;
+    const struct expr_node *n = trace_value(L, t, lua_gettop(L), type, name);
+    lua_pop(L, 1);
+    return n;
+}
+
+static const char *const paths[] = {"auto", "hardware", "integer"};
+static const char *const divisions[] = {"exact", "reciprocal"};
+static const char *const roundings[] = {"nearest", "halfstep", "stochastic"};
+
+/* x / scale, or x times the reciprocal, which is computed once. */
+static const struct expr_node *unscaled(lua_State *L, struct tracer *t,
+                                        const struct expr_node *x, const char *what)
+{
+    int division = trace_word_option(L, 2, "division", divisions, 2, 0, what);
+    const struct expr_node *scale = value_option(L, t, "scale", EXPR_F32);
+    if (!scale) {
+        if (division)
+            luaL_error(L, "%s: division without a scale", what);
+        return x;
+    }
+    if (!division)
+        return expr_op2(t->e, EXPR_DIV, x, scale);
+    const struct expr_node *inverse =
+        expr_op2(t->e, EXPR_DIV, expr_f32(t->e, 1), scale);
+    return expr_op2(t->e, EXPR_MUL, x, inverse);
+}
+
+/* e.bf16(x), e.e4m3(x, { scale = s }) ...: one code for each element */
+static int call_cast(lua_State *L)
+{
+    struct tracer *t = trace_begin(L);
+    enum expr_op op = (enum expr_op)lua_tointeger(L, lua_upvalueindex(2));
+    enum expr_format f = (enum expr_format)lua_tointeger(L, lua_upvalueindex(3));
+    const char *what = expr_format_name(f);
+    bool is_fp8 = f == EXPR_OUT_E4M3 || f == EXPR_OUT_E5M2;
+    bool has_path = is_fp8 || f == EXPR_OUT_E2M1;
+    trace_check_options(L, 2,
+                        is_fp8     ? "name scale division path"
+                        : has_path ? "name path"
+                                   : "name",
+                        what);
+    const struct expr_node *x = trace_value(L, t, 1, EXPR_F32, what);
+    if (is_fp8)
+        x = unscaled(L, t, x, what);
+    uint32_t path =
+        has_path ? (uint32_t)trace_word_option(L, 2, "path", paths, 3, 0, what) : 0;
+    struct expr_output o = {.format = f};
+    read_name(L, &o);
+    o.value = f == EXPR_OUT_D ? x : expr_op(t->e, op, &x, 1, path);
+    trace_check(L, t);
+    if (f == EXPR_OUT_D && o.value->type != EXPR_F32)
+        luaL_error(L, "d: the value is %s, but must be f32",
+                   expr_type_name(o.value->type));
+    trace_push_held(L, HELD_OUTPUT)->output = o;
+    return 1;
+}
+
+static int call_scaled(lua_State *L)
+{
+    static const char *const directions[] = {"up", "down"};
+    static const char *const types[] = {"e4m3", "e5m2"};
+    struct tracer *t = trace_begin(L);
+    enum expr_format f = (enum expr_format)lua_tointeger(L, lua_upvalueindex(2));
+    const char *what = lua_tostring(L, lua_upvalueindex(3));
+    trace_check_options(L, 2,
+                        f == EXPR_OUT_NVFP4 ? "name global rounding seed path division"
+                        : f == EXPR_OUT_MXFP4 ? "name scale rounding seed path"
+                        : f == EXPR_OUT_AMAX  ? "name"
+                                              : "name scale type path",
+                        what);
+    struct expr_output o = {.format = f};
+    o.value = trace_value(L, t, 1, EXPR_F32, what);
+    if (o.value->type >= EXPR_TYPE_BF16)
+        o.value = expr_op1(t->e, EXPR_WIDEN, o.value);
+    if (o.value && o.value->type != EXPR_F32)
+        luaL_error(L, "%s: the value is %s, but must be f32", what,
+                   expr_type_name(o.value->type));
+    read_name(L, &o);
+    o.path = (enum expr_path)trace_word_option(L, 2, "path", paths, 3, 0, what);
+    o.rounding =
+        (enum expr_rounding)trace_word_option(L, 2, "rounding", roundings, 3, 0, what);
+    o.reciprocal = trace_word_option(L, 2, "division", divisions, 2, 0, what) != 0;
+    if (f == EXPR_OUT_NVFP4)
+        o.global = value_option(L, t, "global", EXPR_F32);
+    else
+        o.scale_down = trace_word_option(L, 2, "scale", directions, 2, 0, what) != 0;
+    if (f == EXPR_OUT_MXFP8_E4M3 && trace_word_option(L, 2, "type", types, 2, 0, what))
+        o.format = EXPR_OUT_MXFP8_E5M2;
+    if (f == EXPR_OUT_NVFP4 && !o.global)
+        luaL_error(L, "nvfp4 needs its global scale: { global = e.param \"d_global\" }");
+    const struct expr_node *seed = value_option(L, t, "seed", EXPR_U32);
+    bool is_random = o.rounding == EXPR_STOCHASTIC;
+    if (is_random != (seed != NULL))
+        luaL_error(L, is_random ? "%s: stochastic rounding needs { seed = }"
+                                : "%s: seed is for rounding = \"stochastic\"",
+                   what);
+    trace_check(L, t);
+    struct held *h = trace_push_held(L, HELD_OUTPUT);
+    h->output = o;
+    h->seed = seed;
+    return 1;
+}
+
+/* ---- e itself */
+
+/* Fields that are values, and sources of values. */
+static int get_field(lua_State *L)
+{
+    static const struct {
+        const char *field, *name;
+        enum expr_input_kind kind;
+        enum expr_type type;
+    } sources[] = {
+        {"param", "", EXPR_SCALAR, EXPR_F32},
+        {"col", "", EXPR_VEC_COL, EXPR_F32},
+        {"row", "", EXPR_VEC_ROW, EXPR_F32},
+        {"bias", "bias", EXPR_VEC_COL, EXPR_F32},
+        {"row_scale", "row_scale", EXPR_VEC_ROW, EXPR_F32},
+        {"aux", "c", EXPR_AUX, EXPR_TYPE_BF16},
+    };
+    static const struct {
+        const char *field;
+        enum expr_op op;
+    } leaves[] = {
+        {"unscaled", EXPR_ACC},       {"alpha", EXPR_ALPHA},
+        {"row_index", EXPR_ROW},      {"col_index", EXPR_COLUMN},
+        {"pair_index", EXPR_PAIR_COLUMN},
+    };
+    struct tracer *t = trace_begin(L);
+    const char *field = luaL_tolstring(L, 2, NULL);
+    if (strcmp(field, "acc") == 0) {
+        trace_push(L, expr_product(t->e));
+        return 1;
+    }
+    for (size_t i = 0; i < COUNT_OF(leaves); i++)
+        if (strcmp(field, leaves[i].field) == 0) {
+            trace_push(L, expr_leaf(t->e, leaves[i].op));
+            return 1;
+        }
+    for (size_t i = 0; i < COUNT_OF(sources); i++)
+        if (strcmp(field, sources[i].field) == 0) {
+            struct expr_input *in = &trace_push_held(L, HELD_SOURCE)->source;
+            *in = (struct expr_input){.kind = sources[i].kind, .type = sources[i].type};
+            snprintf(in->name, sizeof in->name, "%s", sources[i].name);
+            if (in->kind == EXPR_VEC_COL || in->kind == EXPR_AUX)
+                in->columns = EXPR_TILE;
+            return 1;
+        }
+    return luaL_error(L, "e has no '%s': see docs/epilogues.md", field);
+}
+
+static void set_closure(lua_State *L, struct tracer *t, const char *name,
+                        lua_CFunction f, lua_Integer a, lua_Integer b)
+{
+    lua_pushlightuserdata(L, t);
+    lua_pushinteger(L, a);
+    lua_pushinteger(L, b);
+    lua_pushcclosure(L, f, 3);
+    lua_setfield(L, -2, name);
+}
+
+static int refuse_field(lua_State *L)
+{
+    return luaL_error(L, "there is no function '%s' in e.fast and e.precise",
+                      luaL_tolstring(L, 2, NULL));
+}
+
+/* e.fast and e.precise */
+static void set_forms(lua_State *L, struct tracer *t, const char *name, bool precise)
+{
+    const struct expr_function *f;
+    lua_newtable(L);
+    for (int i = 0; (f = expr_function_at(i)) != NULL; i++) {
+        lua_pushlightuserdata(L, t);
+        lua_pushinteger(L, i);
+        lua_pushboolean(L, precise);
+        lua_pushcclosure(L, call_function, 3);
+        lua_setfield(L, -2, f->name);
+    }
+    lua_newtable(L);
+    lua_pushcfunction(L, refuse_field);
+    lua_setfield(L, -2, "__index");
+    lua_setmetatable(L, -2);
+    lua_setfield(L, -2, name);
+}
+
+static void push_e(lua_State *L, struct tracer *t)
+{
+    static const struct {
+        const char *name;
+        enum expr_op op;
+        enum expr_format format;
+    } casts[] = {
+        {"f32", EXPR_TO_F32, EXPR_OUT_F32},    {"bf16", EXPR_TO_BF16, EXPR_OUT_BF16},
+        {"f16", EXPR_TO_F16, EXPR_OUT_F16},    {"e4m3", EXPR_TO_E4M3, EXPR_OUT_E4M3},
+        {"e5m2", EXPR_TO_E5M2, EXPR_OUT_E5M2}, {"e2m1", EXPR_TO_E2M1, EXPR_OUT_E2M1},
+        {"d", EXPR_TO_F32, EXPR_OUT_D},
+    };
+    static const struct {
+        const char *name;
+        enum expr_format format;
+    } scaled[] = {
+        {"nvfp4", EXPR_OUT_NVFP4},
+        {"mxfp4", EXPR_OUT_MXFP4},
+        {"mxfp8", EXPR_OUT_MXFP8_E4M3},
+        {"amax", EXPR_OUT_AMAX},
+    };
+    static const enum expr_op blocks[] = {EXPR_BLOCK_AMAX, EXPR_BLOCK_MAX,
+                                          EXPR_BLOCK_MIN};
+    const struct expr_function *f;
+    lua_newtable(L);
+    for (int op = EXPR_ADD; op < EXPR_OP_COUNT; op++)
+        set_closure(L, t, expr_op_name((enum expr_op)op), call_op, op, 0);
+    for (int i = 0; (f = expr_function_at(i)) != NULL; i++) {
+        set_closure(L, t, f->name, call_function, i, 0);
+        lua_getfield(L, -1, f->name);
+        lua_pushboolean(L, false);
+        lua_setupvalue(L, -2, 3);
+        lua_pop(L, 1);
+    }
+    for (size_t i = 0; i < COUNT_OF(casts); i++)
+        set_closure(L, t, casts[i].name, call_cast, casts[i].op, casts[i].format);
+    for (size_t i = 0; i < COUNT_OF(scaled); i++) {
+        lua_pushlightuserdata(L, t);
+        lua_pushinteger(L, scaled[i].format);
+        lua_pushstring(L, scaled[i].name);
+        lua_pushcclosure(L, call_scaled, 3);
+        lua_setfield(L, -2, scaled[i].name);
+    }
+    for (size_t i = 0; i < COUNT_OF(blocks); i++)
+        set_closure(L, t, expr_op_name(blocks[i]), call_block, blocks[i], 0);
+    set_closure(L, t, "interleaved", call_interleaved, 0, 0);
+    set_closure(L, t, "interleave", call_interleave, 0, 0);
+    set_closure(L, t, "s32", call_integer, EXPR_S32, 0);
+    set_closure(L, t, "u32", call_integer, EXPR_U32, 0);
+    set_forms(L, t, "fast", false);
+    set_forms(L, t, "precise", true);
+    lua_newtable(L);
+    set_closure(L, t, "__index", get_field, 0, 0);
+    lua_setmetatable(L, -2);
+}
+
+/* ---- the function's results */
+
+static void add_output(lua_State *L, struct tracer *t, int index)
+{
+    struct held *h = trace_held(L, index);
+    if (!h || h->kind != HELD_OUTPUT)
+        luaL_error(L, "the epilogue returns %s where an output must be: e.d(x), "
+                      "e.bf16(x), e.nvfp4(x, { global = }) ...",
+                   h ? "a value without a type" : luaL_typename(L, index));
+    struct expr_output o = h->output;
+    if (!o.name[0] && o.format == EXPR_OUT_AMAX)
+        snprintf(o.name, sizeof o.name, "amax");
+    else if (!o.name[0] && t->e->output_count == 0)
+        snprintf(o.name, sizeof o.name, "d");
+    else if (!o.name[0])
+        snprintf(o.name, sizeof o.name, "d%d", t->e->output_count + 1);
+    expr_add_output(t->e, &o, h->seed);
+    trace_check(L, t);
+}
+
+/* Results from `first` on: outputs, or one list of them. */
+static void add_outputs(lua_State *L, struct tracer *t, int first)
+{
+    int count = lua_gettop(L) - first + 1;
+    if (count == 1 && lua_type(L, first) == LUA_TTABLE) {
+        lua_Integer list_count = (lua_Integer)lua_rawlen(L, first);
+        for (lua_Integer i = 1; i <= list_count && i <= EXPR_MAX_OUTPUTS + 1; i++) {
+            lua_geti(L, first, i);
+            add_output(L, t, lua_gettop(L));
+        }
+    } else {
+        for (int i = 0; i < count; i++)
+            add_output(L, t, first + i);
+    }
+    if (t->e->output_count == 0)
+        luaL_error(L, "the epilogue returns nothing: return e.d(x), e.nvfp4(...) ...");
+}
+
+struct expr *trace_function(lua_State *L, struct sandbox *s, struct arena *a)
+{
+    lua_Debug about;
+    lua_pushvalue(L, -1);
+    lua_getinfo(L, ">S", &about);
+    struct tracer *t = ARENA_NEW(a, struct tracer);
+    *t = (struct tracer){s, a, expr_new(a)};
+    luaL_checkstack(L, 8 + EXPR_MAX_OUTPUTS, "epilogue");
+    trace_open_values(L, t);
+    int first = lua_gettop(L);
+    push_e(L, t);
+    lua_call(L, 1, LUA_MULTRET);
+    t->e->line = about.linedefined;
+    add_outputs(L, t, first);
+    int line;
+    if (!expr_check_used(t->e, &line)) {
+        /* as luaL_error() would say it, for another line than the present one */
+        lua_pushfstring(L, "%s:%d: %s", about.short_src, line, expr_fault(t->e));
+        lua_error(L);
+    }
+    lua_settop(L, first - 1);
+    return t->e;
+}
+
+/* ---- those with a name */
+
+struct named {
+    struct sandbox *sandbox;
+    struct arena *arena;
+    const char *wanted; /* NULL: only list them */
+    struct expr *found;
+    struct trace_name names[64];
+    int count;
+};
+
+/* epilogue("relu", "max(x, 0)", function(e) ... end) */
+static int define(lua_State *L)
+{
+    struct named *n = lua_touserdata(L, lua_upvalueindex(1));
+    const char *name = luaL_checkstring(L, 1), *summary = luaL_checkstring(L, 2);
+    luaL_checktype(L, 3, LUA_TFUNCTION);
+    if (n->count < (int)COUNT_OF(n->names))
+        n->names[n->count++] = (struct trace_name){arena_strdup(n->arena, name),
+                                                   arena_strdup(n->arena, summary)};
+    if (n->wanted && strcmp(name, n->wanted) == 0) {
+        lua_settop(L, 3);
+        n->found = trace_function(L, n->sandbox, n->arena);
+    }
+    return 0;
+}
+
+static bool run_named(struct named *n, struct sandbox_fault *fault)
+{
+    static const struct sandbox_limits limits = {
+        .memory_bytes = 4 << 20,
+        .block_bytes = 256 << 10,
+        .string_bytes = 16 << 10,
+        .work = 2000000,
+        .cpu_ms = 500,
+    };
+    const struct embedded *file = embedded_find(NAMED_FILE);
+    struct sandbox *s = sandbox_open(&limits);
+    lua_State *L = sandbox_state(s);
+    n->sandbox = s;
+    sandbox_push_env(s);
+    lua_pushlightuserdata(L, n);
+    lua_pushcclosure(L, define, 1);
+    lua_setfield(L, -2, "epilogue");
+    lua_pop(L, 1);
+    bool ok = sandbox_load(s, n->arena, (const char *)file->data, file->bytes, fault) &&
+              sandbox_call(s, n->arena, 0, 0, fault);
+    sandbox_close(s);
+    return ok;
+}
+
+struct expr *trace_named(struct arena *a, const char *name, struct loc loc,
+                         struct diags *d)
+{
+    struct named n = {.arena = a, .wanted = name};
+    struct sandbox_fault fault;
+    if (!run_named(&n, &fault)) {
+        diag_add(d, DIAG_EPILOGUE, (struct loc){NAMED_FILE, fault.line, 0}, fault.text);
+        return NULL;
+    }
+    if (n.found)
+        return n.found;
+    struct buf known;
+    buf_init(&known, a);
+    for (int i = 0; i < n.count; i++)
+        buf_printf(&known, "%s%s", i ? ", " : "", n.names[i].name);
+    diag_add(d, DIAG_EPILOGUE_NAME, loc, name, known.data);
+    return NULL;
+}
+
+const struct trace_name *trace_names(struct arena *a, int *count)
+{
+    struct named n = {.arena = a};
+    struct sandbox_fault fault;
+    *count = run_named(&n, &fault) ? n.count : 0;
+    struct trace_name *names =
+        ARENA_ARRAY(a, struct trace_name, (size_t)(*count ? *count : 1));
+    memcpy(names, n.names, (size_t)*count * sizeof *names);
+    return names;
+}
