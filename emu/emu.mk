@@ -1,5 +1,8 @@
 # emu.mk - what the emulator needs beside the rules of the Makefile, which includes it.
 
+# As with the real driver, what is once loaded stays: handles outlive a dlclose.
+$(B)/lib/emu/libcuda.so.1: ALL_LDFLAGS += -Wl,-z,nodelete
+
 # The script is an input of the link: it is among the library's prerequisites.
 $(B)/lib/emu/libcuda.so.1: $(B)/emu/exports.ld
 $(B)/emu/exports.ld: core/driver.def emu/exports.awk

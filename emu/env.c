@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base.h"
 #include "emu/device.h"
@@ -201,6 +202,16 @@ static const char *keep(size_t slot, const char *text)
     return used_text[slot];
 }
 
+/* The program may go to another directory before something is to be reported. */
+static const char *keep_path(size_t slot, const char *path)
+{
+    char here[2048];
+    if (!path || path[0] == '/' || !getcwd(here, sizeof here))
+        return keep(slot, path);
+    snprintf(used_text[slot], sizeof used_text[slot], "%s/%s", here, path);
+    return used_text[slot];
+}
+
 const struct env *env(void)
 {
     return &used;
@@ -210,7 +221,7 @@ void env_use(const struct env *e)
 {
     used = *e;
     used.device = keep(0, e->device);
-    used.report = keep(1, e->report);
+    used.report = keep_path(1, e->report);
     used.isa = keep(2, e->isa);
 }
 

@@ -123,8 +123,13 @@ EXPORTED CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(
     for (int threads = most; threads > 0;
          threads = threads % WARP_LANES ? threads / WARP_LANES * WARP_LANES
                                         : threads - WARP_LANES) {
-        int blocks =
-            launch_blocks_per_sm(f, threads, smem_of ? smem_of(threads) : smem_bytes);
+        size_t smem = smem_bytes;
+        if (smem_of) {
+            unlock_for_callback();
+            smem = smem_of(threads);
+            lock_after_callback();
+        }
+        int blocks = launch_blocks_per_sm(f, threads, smem);
         if (blocks * threads > best * best_blocks) {
             best = threads;
             best_blocks = blocks;
