@@ -297,6 +297,13 @@ static void check_func(struct checker *c)
         check_error(c, DIAG_OP_TARGET, f->line, 0, "a cluster", c->m->target->name);
         note_targets(c, FEAT_SM_90);
     }
+    for (int i = 0; i < f->reg_count && c->m->version < 83; i++) {
+        if (f->regs[i].type == PTX_T_B128) {
+            check_error(c, DIAG_OP_VERSION, f->regs[i].line, 0, "a .b128 register", 8,
+                        3, c->m->version / 10, c->m->version % 10);
+            break;
+        }
+    }
     c->group = NULL;
     for (int i = 0; i < f->insn_count && !c->stopped; i++)
         check_insn(c, &f->insns[i]);

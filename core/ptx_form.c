@@ -63,10 +63,9 @@ static const struct {
 
 /* ---- reading the table: its mistakes are ours, so they are asserted */
 
-#define MAX_FORMS 16
+#define MAX_FORMS 40
 #define MAX_GROUPS 16
 #define MAX_SPECS 10
-#define MAX_WORDS 24
 
 struct word {
     const char *s;
@@ -289,15 +288,22 @@ static struct {
 static void read_family(struct arena *a, enum ptx_op op)
 {
     const struct ptx_op_info *info = ptx_op_info(op);
-    struct ptx_form forms[MAX_FORMS * 2];
+    struct ptx_form forms[MAX_FORMS];
     struct word text = {info->mods, (int)strlen(info->mods)}, form;
     struct word operands = {info->operands, (int)strlen(info->operands)}, list;
-    int count = 0;
+    int count = 0, same = 0; /* forms that still have the list of the one before */
     while (cut(&text, " / ", &form)) {
-        assert(count < (int)COUNT_OF(forms));
+        assert(count < MAX_FORMS);
         struct ptx_form *f = &forms[count];
         *f = read_form(a, form);
-        if (cut(&operands, " / ", &list) && !is(list, "=")) {
+        bool fresh = false;
+        if (same > 0) {
+            same--;
+        } else if (cut(&operands, " / ", &list)) {
+            fresh = list.bytes == 0 || *list.s != '=';
+            same = fresh || list.bytes == 1 ? 0 : atoi(list.s + 1) - 1;
+        }
+        if (fresh) {
             f->spec_count = read_specs(a, list, &f->specs);
         } else {
             assert(count > 0);
@@ -371,8 +377,8 @@ static bool types_fit(const struct ptx_form *f, const struct ptx_insn *insn)
     return at == insn->type_count;
 }
 
-/* How far `f` is from the opcode; 0 fits.  Types weigh most, so that the closest form
- * is the one that the writer meant. */
+/* How far `f` is from the opcode; 0 fits.  Types weigh most and what is missing least,
+ * so that the closest form is the one that the writer meant. */
 static int distance(const struct ptx_form *f, const struct ptx_insn *insn,
                     const uint16_t *parts, int count, struct ptx_fit *fit)
 {
@@ -396,13 +402,13 @@ static int distance(const struct ptx_form *f, const struct ptx_insn *insn,
         if (!used[i]) {
             fit->misfit = MISFIT_PART;
             fit->part = parts[i];
-            far += 2;
+            far += 3;
         }
     }
     if (!types_fit(f, insn)) {
         if (!far)
             fit->misfit = MISFIT_TYPES;
-        far += 3;
+        far += 6;
     }
     return far;
 }
