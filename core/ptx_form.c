@@ -101,7 +101,7 @@ static struct word set_named(struct word w)
         if (is(w, sets[i].name))
             return (struct word){sets[i].members, (int)strlen(sets[i].members)};
     }
-    assert(!"a $set of ptx_ops.def is unknown");
+    assert(false && "a $set of ptx_ops.def is unknown");
     return (struct word){"", 0};
 }
 
@@ -123,7 +123,7 @@ static int part_named(struct word w)
         if (digits[0] >= '1' && digits[0] <= '9')
             return (w.s[0] == 'v' ? PART_V1 : PART_X1) + log_2(atoi(digits));
     }
-    int mod = ptx_find_mod(w.s, w.bytes);
+    int mod = (int)ptx_find_mod(w.s, w.bytes);
     assert(mod && "a modifier of ptx_ops.def is not in ptx_mods.def");
     return mod;
 }
@@ -184,7 +184,7 @@ static uint32_t feature_named(struct word w)
         if (is(w, features[i].name))
             return features[i].bit;
     }
-    assert(!"a +FEATURE of ptx_ops.def is unknown");
+    assert(false && "a +FEATURE of ptx_ops.def is unknown");
     return 0;
 }
 
