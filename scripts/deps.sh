@@ -34,29 +34,41 @@ have pkg-config || lacks pkg-config
 { have pkg-config && pkg-config --exists cmocka; } || lacks libcmocka-dev
 { have python3 && python3 -c 'import venv, ensurepip' 2>/dev/null; } ||
     lacks python3 python3-venv
+# Epilogues other than identity; Debian 12 has it among its security updates.
+llvm=
+[ -x /usr/bin/llvm-config-22 ] || [ -x /usr/lib/llvm-22/bin/llvm-config ] ||
+    llvm=llvm-22-dev
 if [ "$want" = tools ]; then
     have clang-format || lacks clang-format
     have clang-tidy || lacks clang-tidy
 fi
 
-if [ -n "$missing" ]; then
-    have apt-get || die "missing:$missing. This is not Debian or a relative of it:" \
+if [ -n "$missing$llvm" ]; then
+    have apt-get || die "missing:$missing $llvm. This is not Debian or a relative of it:" \
         "install what corresponds to these Debian 12 packages, then run make again."
     if [ "$(id -u)" = 0 ]; then
         as_root=
     elif have sudo; then
         as_root=sudo
     else
-        die "missing:$missing. Run as root: apt-get install$missing"
+        die "missing:$missing $llvm. Run as root: apt-get install$missing $llvm"
     fi
-    say "installing$missing"
     log=$(mktemp)
     trap 'rm -f "$log"' EXIT
-    # shellcheck disable=SC2086
-    { $as_root apt-get update -q &&
+    $as_root apt-get update -q >"$log" 2>&1 ||
+        { tail -n 20 "$log" >&2; die "apt-get update failed; missing:$missing $llvm"; }
+    if [ -n "$llvm" ] && ! apt-cache show $llvm >/dev/null 2>&1; then
+        say "$llvm is not among the packages of this machine (Debian 12 has it in" \
+            "bookworm-security): epilogues other than identity will be refused"
+        llvm=
+    fi
+    if [ -n "$missing$llvm" ]; then
+        say "installing$missing $llvm"
+        # shellcheck disable=SC2086
         DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -q \
-            --no-install-recommends $missing; } >"$log" 2>&1 ||
-        { tail -n 20 "$log" >&2; die "apt-get could not install$missing"; }
+            --no-install-recommends $missing $llvm >"$log" 2>&1 ||
+            { tail -n 20 "$log" >&2; die "apt-get could not install$missing $llvm"; }
+    fi
     rm -f "$log"
 fi
 
