@@ -235,7 +235,7 @@ static bool make_operands(struct run *r)
     r->alpha = (float)((double)o->alpha * r->a.global * r->b.global);
 
     uint64_t d_bytes = g->m * g->ldd;
-    if (g->ldd && d_bytes / g->ldd == g->m && d_bytes < SIZE_MAX / 2)
+    if (!g->ldd || (d_bytes / g->ldd == g->m && d_bytes < SIZE_MAX / 2))
         r->d_bytes = malloc((size_t)d_bytes + 2 * GUARD_BYTES);
     if (!r->d_bytes)
         return no_memory(r, "D");
@@ -343,7 +343,7 @@ static void print_launch(const struct run *r)
     fp4gen_kernel_get_info(r->kernel, &info);
     fprintf(r->out, "%s on %s: ", info.name, r->info.name);
     if (r->info.emulated)
-        fprintf(r->out, "%.2f s emulated\n", r->seconds);
+        fprintf(r->out, "%.*f s emulated\n", r->seconds < 1 ? 4 : 2, r->seconds);
     else
         fprintf(r->out, "%.4f ms, %.1f TFLOP/s\n", r->seconds * 1e3,
                 r->seconds > 0 ? flops / r->seconds * 1e-12 : 0.0);
