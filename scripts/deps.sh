@@ -43,34 +43,47 @@ if [ "$want" = tools ]; then
     have clang-tidy || lacks clang-tidy
 fi
 
-if [ -n "$missing$llvm" ]; then
-    have apt-get || die "missing:$missing $llvm. This is not Debian or a relative of it:" \
-        "install what corresponds to these Debian 12 packages, then run make again."
+# Without what is in $missing nothing can be built, without LLVM all but some epilogues.
+no_way() {
+    [ -z "$missing" ] || die "$*"
+    say "$*"
+    say "going on without $llvm: epilogues other than identity will be refused"
+}
+
+install_packages() {
+    if ! have apt-get; then
+        no_way "missing:$missing $llvm. This is not Debian or a relative of it: install" \
+            "what corresponds to these Debian 12 packages, then run make again."
+        return
+    fi
     if [ "$(id -u)" = 0 ]; then
         as_root=
     elif have sudo; then
         as_root=sudo
     else
-        die "missing:$missing $llvm. Run as root: apt-get install$missing $llvm"
+        no_way "missing:$missing $llvm. Run as root: apt-get install$missing $llvm"
+        return
     fi
     log=$(mktemp)
-    trap 'rm -f "$log"' EXIT
-    $as_root apt-get update -q >"$log" 2>&1 ||
-        { tail -n 20 "$log" >&2; die "apt-get update failed; missing:$missing $llvm"; }
-    if [ -n "$llvm" ] && ! apt-cache show $llvm >/dev/null 2>&1; then
-        say "$llvm is not among the packages of this machine (Debian 12 has it in" \
-            "bookworm-security): epilogues other than identity will be refused"
-        llvm=
-    fi
-    if [ -n "$missing$llvm" ]; then
-        say "installing$missing $llvm"
-        # shellcheck disable=SC2086
+    say "installing$missing $llvm"
+    # shellcheck disable=SC2086
+    if ! { $as_root apt-get update -q &&
         DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -q \
-            --no-install-recommends $missing $llvm >"$log" 2>&1 ||
-            { tail -n 20 "$log" >&2; die "apt-get could not install$missing $llvm"; }
+            --no-install-recommends $missing $llvm; } >"$log" 2>&1; then
+        tail -n 20 "$log" >&2
+        # Perhaps for LLVM's sake, which only Debian 12's security updates have.
+        # shellcheck disable=SC2086
+        if [ -n "$missing" ] && [ -n "$llvm" ] &&
+            DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -q \
+                --no-install-recommends $missing >"$log" 2>&1; then
+            missing=
+        fi
+        no_way "apt-get could not install$missing $llvm"
     fi
     rm -f "$log"
-fi
+}
+
+[ -z "$missing$llvm" ] || install_packages
 
 # The environment is made anew when its interpreter has gone.
 if ! "$venv/bin/python" -c 'import pip' >/dev/null 2>&1; then
