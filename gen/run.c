@@ -281,15 +281,17 @@ struct bar {
     bool shown;
 };
 
-/* Called by the emulator from a thread of its own while a launch runs. */
+/* Called by the emulator from a thread of its own while a launch runs.  CTAs of a
+ * persistent kernel end together; until then the seconds show that it is alive. */
 static void draw_bar(void *arg, unsigned long long done, unsigned long long all)
 {
     struct bar *bar = arg;
-    if (now_s() - bar->begin_s < BAR_AFTER_S || all == 0)
+    double seconds = now_s() - bar->begin_s;
+    if (seconds < BAR_AFTER_S || all == 0)
         return;
     int filled = (int)(done * BAR_CHARS / all);
-    fprintf(bar->err, "\r[%-*.*s] %llu of %llu CTAs", BAR_CHARS, filled,
-            "########################################", done, all);
+    fprintf(bar->err, "\r[%-*.*s] %llu of %llu CTAs, %.0f s", BAR_CHARS, filled,
+            "########################################", done, all, seconds);
     fflush(bar->err);
     bar->shown = true;
 }
