@@ -164,8 +164,7 @@ static bool global_lanes(struct warp *w, const struct op *op, const uint64_t *ad
             return blame_global(w, at, bytes, write, lane, op->insn->opcode);
         a->at[lane] = host(at);
     }
-    if (write)
-        note_write(w);
+    a->global |= lanes;
     return true;
 }
 
@@ -309,8 +308,7 @@ static bool shared_lanes(struct warp *w, const struct op *op, const uint32_t *ad
         }
         w->cur_lanes = cur;
     }
-    if (write)
-        cluster_event(t->cluster);
+    a->shared |= lanes;
     return true;
 }
 
@@ -393,6 +391,7 @@ bool access_lanes(struct warp *w, const struct op *op, const struct opnd *o,
     const struct grid *g = w->cta->cluster->grid;
     uint64_t address[WARP_LANES];
     addresses(w, o, address);
+    a->shared = a->global = 0;
     if (o->base == BASE_CALL)
         return private_lanes(w, op, w->call, g->kernel->call_bytes, address, lanes,
                              bytes, "parameter", a);
@@ -422,12 +421,12 @@ bool access_lanes(struct warp *w, const struct op *op, const struct opnd *o,
     return global_lanes(w, op, address, lanes, bytes, write, a);
 }
 
-bool access_is_shared(const struct warp *w, const struct opnd *o, enum space space,
-                      int lane)
+void access_changed(struct warp *w, const struct access *a)
 {
-    if (space != SPACE_GENERIC)
-        return space == SPACE_SHARED_CTA || space == SPACE_SHARED_CLUSTER;
-    return o->base == BASE_SHARED || in_window(opnd_address(w, o, lane), SHARED_WINDOW);
+    if (a->global)
+        note_write(w);
+    else if (a->shared)
+        cluster_event(w->cta->cluster);
 }
 
 uint8_t *generic_at(struct warp *w, uint64_t address, uint32_t bytes, bool write,

@@ -18,16 +18,15 @@ enum space access_space(const struct ptx_insn *i);
 
 /* Where each lane's bytes are.  False after a report: outside, misaligned, read-only,
  * an mbarrier object, or bytes that an asynchronous operation is busy with (checks 4,
- * 5, 10, 21, 35).  `write` also counts as an event for those who wait. */
+ * 5, 10, 21, 35). */
 struct access {
     uint8_t *at[WARP_LANES];
+    uint32_t shared, global; /* lanes whose bytes are there */
 };
 bool access_lanes(struct warp *w, const struct op *op, const struct opnd *o,
                   uint32_t lanes, enum space space, uint32_t bytes, bool write,
                   struct access *a);
-/* Is this lane's address in shared memory?  For atom, whose global operations are
- * locked and whose shared ones need not be. */
-bool access_is_shared(const struct warp *w, const struct opnd *o, enum space space,
-                      int lane);
+/* What was found was written to: those who wait for a change must look again. */
+void access_changed(struct warp *w, const struct access *a);
 
 #endif

@@ -104,6 +104,8 @@ void async_forget(struct cluster *k)
     while (k->async_first) {
         struct async_op *o = k->async_first;
         k->async_first = o->next;
+        if (o->kind == ASYNC_CP)
+            free(o->arg.p[0]);
         free(o);
     }
     k->async_tail = &k->async_first;
@@ -181,15 +183,14 @@ static bool blame_pending(struct warp *w, const struct async_op *o,
     return false;
 }
 
-/* Operations of one FIFO, and cp.async of one lane, are in order with each other. */
+/* Operations of one FIFO, and cp.async of one warp, are in order with each other. */
 static bool ordered(const struct async_op *older, const struct async_op *o)
 {
     if (!o)
         return false;
     if (older->in_order && o->in_order && older->issuer->cta == o->issuer->cta)
         return true;
-    return older->kind == ASYNC_CP && o->kind == ASYNC_CP &&
-           older->issuer == o->issuer && older->lane == o->lane;
+    return older->kind == ASYNC_CP && o->kind == ASYNC_CP && older->issuer == o->issuer;
 }
 
 /* The new party is the operation `o`, or a generic access when it is NULL. */
@@ -276,8 +277,15 @@ void async_touch(struct async_op *o, struct cta *c, uint32_t from, uint32_t to,
 
 static void recycle(struct cluster *k, struct async_op *o)
 {
+    if (o->kind == ASYNC_CP)
+        free(o->arg.p[0]);
     o->next = k->async_free;
     k->async_free = o;
+}
+
+void async_drop(struct async_op *o)
+{
+    recycle(o->issuer->cta->cluster, o);
 }
 
 static bool run(struct cluster *k, struct async_op *o)

@@ -138,9 +138,7 @@ bool decode_LOP3(struct decoder *d, struct op *o)
     o->exec = pred ? exec_lop3_pred : exec_lop3;
     if (!pred)
         return decode_want_reg(d, o, 0, 32);
-    if (o->opnds[0].kind != PTX_OPND_PAIR)
-        return decode_refuse(d, o, "with a boolean operator it needs d|p");
-    return decode_want_reg(d, o, 5, 1);
+    return decode_want_pair(d, o, 32) && decode_want_reg(d, o, 5, 1);
 }
 
 /* ---- shifts */

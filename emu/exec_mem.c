@@ -176,6 +176,7 @@ static enum flow exec_st(struct warp *w, const struct op *op, uint32_t lanes)
     if (!access_lanes(w, op, &op->opnds[0], lanes, (enum space)op->aux[AUX_SPACE],
                       bytes * count, true, &a))
         return FLOW_STOP;
+    access_changed(w, &a);
     for (uint32_t k = 0; k < count; k++) {
         const struct opnd *s = element(op, 1, k);
         const uint8_t *reg = opnd_lanes(w, s);

@@ -329,7 +329,7 @@ bool decode_SETP(struct decoder *d, struct op *o)
         return false;
     if (o->opnds[0].kind == PTX_OPND_PAIR) {
         o->exec = exec_setp_pair;
-        return true;
+        return decode_want_pair(d, o, 1);
     }
     o->exec = exec_setp;
     return decode_want_reg(d, o, 0, 1);

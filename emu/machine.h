@@ -175,9 +175,11 @@ struct warp {
     uint32_t time_lanes;           /* ... that sleep */
     uint32_t lane_waits;           /* ... that wait for other lanes of this warp */
     bool read_clock;               /* in its last turn */
-    bool polled;                   /* its last turn ended with a failed poll */
-    bool spinning;                 /* proven to repeat itself until something changes */
-    uint64_t seen_events;          /* cluster->events at the end of its last turn */
+    uint32_t expired; /* lanes whose try_wait is to return false, as after a time-out */
+    bool has_expired; /* some did in its last turn */
+    bool polled;      /* its last turn ended with a failed poll */
+    bool spinning;    /* proven to repeat itself until something changes */
+    uint64_t seen_events; /* cluster->events at the end of its last turn */
     uint64_t seen_global_events;
     struct spin *spin; /* proof that it polls in vain: owned by check_spin.c */
     const struct allocation *hit; /* where its last global access was */
@@ -195,6 +197,7 @@ struct mbar {
     uint64_t phase;             /* completed phases; parity is the low bit */
     bool observed;              /* a wait has returned true for the newest one */
     int init_line;
+    uint32_t init_pc;
     int64_t tx_expected, tx_completed; /* sums in this phase, for reports */
     uint32_t arrive_pcs[4]; /* distinct instructions that arrived or expected */
     int arrive_pc_count;
@@ -351,7 +354,7 @@ enum async_kind {
     ASYNC_MMA,
     ASYNC_TC_CP,
     ASYNC_COMMIT,
-    ASYNC_CP, /* cp.async of one lane's group */
+    ASYNC_CP, /* cp.async of one warp; arg.p[0] is allocated and goes with it */
 };
 
 /* A byte range of one CTA's shared memory that an operation reads or writes. */
@@ -382,6 +385,8 @@ struct async_op {
 
 /* A zeroed operation with issuer, pc and lane filled in; goes back by itself. */
 struct async_op *async_new(struct warp *w, enum async_kind kind, int lane);
+/* Gives an operation back that will not be issued. */
+void async_drop(struct async_op *o);
 /* Adds a range; neighbours and overlaps of the same direction are merged when the
  * table is full, so that it may be called any number of times. */
 void async_touch(struct async_op *o, struct cta *c, uint32_t from, uint32_t to,

@@ -27,7 +27,7 @@ enum check { /* numbers as in docs/emulator-checks.md */
              CHECK_OUT_OF_BOUNDS = 21,
              CHECK_CTA_EXIT = 22,
              CHECK_STORE_SOURCE = 24,
-    CHECK_DEADLOCK = 25,
+             CHECK_DEADLOCK = 25,
              CHECK_DIVERGENCE = 26,
              CHECK_MEMBER_MASK = 27,
              CHECK_DESCRIPTOR = 29,
@@ -37,7 +37,7 @@ enum check { /* numbers as in docs/emulator-checks.md */
              CHECK_CLUSTER_BARRIER = 33,
              CHECK_ALIGNMENT = 35,
              CHECK_TRAP = 100,       /* trap and brkpt: no hazard number */
-             CHECK_ASSERT = 101,     /* __assertfail; its text has gone to stdout */
+             CHECK_ASSERT = 101,     /* __assertfail; its text has gone to stderr */
              CHECK_ARITHMETIC = 102, /* division of integers by zero */
              CHECK_OPERAND =
                  103, /* run-time operand outside what the instruction allows */

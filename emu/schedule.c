@@ -105,7 +105,7 @@ static bool blame_pending_copy(struct warp *w, struct cta *t)
 static bool end_cta(struct warp *w, struct cta *t)
 {
     struct cluster *c = t->cluster;
-    if (!blame_pending_copy(w, t) || !cpasync_cta_end(w, t) || !tma_cta_end(w, t) ||
+    if (!cpasync_cta_end(w, t) || !blame_pending_copy(w, t) || !tma_cta_end(w, t) ||
         !tcgen05_cta_end(w, t))
         return false;
     c->live_ctas--;
@@ -350,6 +350,13 @@ static bool step(struct warp *w, struct group *g, enum flow *flow)
         g->pc = op->next;
         return true;
     case FLOW_BRANCH:
+        if (bystanders && ptx_has(op->insn, PTX_M_UNI)) {
+            *flow = report(w->cta->cluster->grid, w, CHECK_DIVERGENCE,
+                           "bra.uni promises that all lanes agree, but 0x%x branch and "
+                           "0x%x do not",
+                           active, bystanders);
+            break;
+        }
         if (!bystanders) {
             g->pc = op->target;
             return true;
@@ -377,7 +384,7 @@ static enum turn take_turn(struct warp *w)
     struct group g;
     uint32_t steps = 0;
     enum turn end = TURN_BLOCKED;
-    w->polled = w->read_clock = false;
+    w->polled = w->read_clock = w->has_expired = false;
     while (choose(w, &g)) {
         bool alone = g.lanes == (w->live & ~w->parked);
         uint32_t limit = steps + (alone ? TURN_STEPS : GROUP_STEPS);
@@ -438,7 +445,7 @@ static void after_turn(struct warp *w, enum turn turn, uint64_t events, uint64_t
 {
     struct cluster *c = w->cta->cluster;
     bool quiet = c->events == events && atomic_load(&c->grid->global_events) == global;
-    bool sleeps = turn == TURN_BLOCKED && w->time_lanes;
+    bool sleeps = turn == TURN_BLOCKED && (w->time_lanes || w->has_expired);
     if (!quiet || (turn == TURN_BLOCKED && !sleeps)) {
         r->busy = true;
         spin_reset(w);
@@ -500,6 +507,28 @@ static bool skip_to_sleeper(struct cluster *c)
     return true;
 }
 
+/* try_wait may return false at any time, so before the cluster counts as stuck, those
+ * parked in one get a false: a peek must not hold up what its warp would do next.  A
+ * loop around it comes back in the same state and is then known to spin. */
+static bool expire_waits(struct cluster *c)
+{
+    bool any = false;
+    for (int i = 0; i < c->cta_count; i++)
+        for (int k = 0; k < c->ctas[i].warp_count; k++) {
+            struct warp *w = &c->ctas[i].warps[k];
+            for (uint32_t rest = w->spinning ? 0 : w->parked; rest; rest &= rest - 1) {
+                const struct wait *wait = &w->waits[bits_lowest(rest)];
+                uint32_t lanes = wait->lanes & w->parked;
+                if (!lanes || wait->kind != WAIT_MBAR)
+                    continue;
+                w->expired |= lanes;
+                wake(w, lanes);
+                any = true;
+            }
+        }
+    return any;
+}
+
 static bool finish(struct cluster *c)
 {
     while (c->async_first)
@@ -534,7 +563,10 @@ enum progress cluster_run(struct cluster *c, uint64_t step_budget, bool alone)
             c->clock += hurry;
             hurry *= hurry < (uint64_t)1 << 40 ? 2 : 1;
         } else if (!r.polls && !skip_to_sleeper(c)) {
-            return PROGRESS_STUCK;
+            if (!expire_waits(c))
+                return PROGRESS_STUCK;
+            c->clock += hurry;
+            hurry *= hurry < (uint64_t)1 << 40 ? 2 : 1;
         } else if (!alone) {
             return PROGRESS_IDLE;
         }
