@@ -43,6 +43,22 @@ static inline bool decode_want_same(struct decoder *d, struct op *o, int count,
     return true;
 }
 
+/* d|p: a register of `bits`, and a predicate; either may be a sink. */
+static inline bool decode_want_pair(struct decoder *d, const struct op *o, int bits)
+{
+    const struct opnd *p = &o->opnds[0];
+    if (p->kind != PTX_OPND_PAIR || p->item_count != 2)
+        return decode_refuse(d, o, "it needs a pair d|p");
+    for (int i = 0; i < 2; i++) {
+        const struct opnd *x = &p->items[i];
+        if (!x->is_sink && (x->kind != PTX_OPND_REG || x->is_const ||
+                            x->bits != (i == 0 ? bits : 1)))
+            return decode_refuse(d, o, "the pair needs a %d-bit register and a predicate",
+                                 bits);
+    }
+    return true;
+}
+
 static inline bool decode_no_type(struct decoder *d, const struct op *o)
 {
     return decode_refuse(d, o, "it does not exist for type .%s",
