@@ -484,7 +484,7 @@ static uint8_t power_code(enum expr_format f, bool down, float amax)
         return (uint8_t)(255 - exponent);
     float fraction = 2 * frexpf(amax, &at); /* amax = fraction * 2^(at - 1) */
     int code = at - 1 + 127;
-    if (code < 1) /* subnormal: the exponent's field is 0 */
+    if (amax == 0 || code < 1) /* 0 or subnormal: the exponent's field is 0 */
         return 0;
     if (!down && fraction > mantissa)
         code++;

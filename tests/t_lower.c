@@ -1,0 +1,278 @@
+/* gen/lower: every operation on every target, assembled and run; named epilogues; the
+ * worker, the cache, refusals. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gen/trace.h"
+#include "tests/lower_run.h"
+#include "tests/test.h"
+
+static const char *const targets[] = {"sm_80",   "sm_90a",  "sm_100f",
+                                      "sm_100a", "sm_103a", "sm_120a"};
+
+/* Half of them everyday numbers, half of them anything: infinities, subnormals, NaN. */
+static float *random_floats(struct arena *a, size_t count, uint64_t seed)
+{
+    static const float special[] = {0.0f,      -0.0f,     1.0f,     -1.0f,
+                                    0.5f,      INFINITY,  1e30f,    -1e-40f,
+                                    0x1p-149f, -INFINITY, 0x1p126f, NAN};
+    float *x = ARENA_ARRAY(a, float, count);
+    uint64_t s = seed * 0x9e3779b97f4a7c15u + 1;
+    for (size_t i = 0; i < count; i++) {
+        s ^= s << 13;
+        s ^= s >> 7;
+        s ^= s << 17;
+        uint32_t bits = (uint32_t)(s >> 16);
+        if (bits % 4 == 0)
+            memcpy(&x[i], &bits, 4);
+        else if (bits % 16 == 1)
+            x[i] = special[(bits >> 8) % COUNT_OF(special)];
+        else
+            x[i] = (float)((int)(bits >> 8) - (1 << 23)) * 0x1p-20f;
+        if (x[i] != x[i]) { /* the one NaN that arithmetic gives */
+            bits = 0x7fffffff;
+            memcpy(&x[i], &bits, 4);
+        }
+    }
+    return x;
+}
+
+/* Values for all inputs of r->e, and acc. */
+static void fill_inputs(struct arena *a, struct lower_run *r, uint64_t seed)
+{
+    r->acc = random_floats(a, r->rows * lower_padded_cols(r), seed);
+    for (int i = 0; i < r->e->input_count; i++) {
+        const struct expr_input *in = &r->e->inputs[i];
+        float *x =
+            random_floats(a, (size_t)(r->m + 1) * (r->n + 16), seed + 77 + (uint64_t)i);
+        r->vectors[i] = x; /* as 16-bit elements anything, too */
+        float scalar = 0.37f + (float)i;
+        memcpy(&r->scalars[i], &scalar, 4);
+        if (in->type == EXPR_S32 || in->type == EXPR_U32)
+            r->scalars[i] = 12345u + (uint32_t)i;
+    }
+}
+
+static void try_on(const char *target, const struct expr *e, int chunk, bool run)
+{
+    struct arena *a = arena_new();
+    struct buf text;
+    buf_init(&text, a);
+    expr_print(e, "", &text);
+    printf("%s, %d columns: %s", target, chunk, text.data); /* seen when it fails */
+    struct lower_run r = {.target = target,
+                          .chunk = chunk,
+                          .e = e,
+                          .rows = 40,
+                          .m = 37,
+                          .n = (uint32_t)(2 * chunk + chunk / 2),
+                          .alpha = 0.75f};
+    fill_inputs(a, &r, 11);
+    lower_assemble(a, lower_kernel(a, &r), target);
+    if (run)
+        lower_run_check(a, &r);
+    arena_free(a);
+}
+
+static void try_everywhere(const char *body)
+{
+    struct arena *a = arena_new();
+    struct expr *e = lower_trace(a, body);
+    int chunk = expr_chunk_multiple(e);
+    for (size_t i = 0; i < COUNT_OF(targets); i++)
+        try_on(targets[i], e, chunk < 16 ? 16 : chunk, true);
+    arena_free(a);
+}
+
+TEST_SLOW(arithmetic)
+{
+    try_everywhere(
+        "local x, b = e.acc, e.bias \n"
+        "return e.f32(e.add(x, b)), e.f32((x - b) * x, { name = 'y' }), \n"
+        "  e.f32(x / b, { name = 'z' }), e.f32(e.fma(x, b, 3), { name = 'w' })");
+    try_everywhere("local x, b = e.acc, e.bias \n"
+                   "return e.f32(e.min(x, b)), e.f32(e.max(x, b), { name = 'y' }), \n"
+                   "  e.f32(e.minimum(x, b), { name = 'z' }), \n"
+                   "  e.f32(e.maximum(x, b), { name = 'w' })");
+    try_everywhere("local x = e.acc \n"
+                   "return e.f32(-x), e.f32(e.abs(x), { name = 'y' }), \n"
+                   "  e.f32(e.copysign(x, e.bias), { name = 'z' }), \n"
+                   "  e.f32(x^3 + e.unscaled, { name = 'w' })");
+    try_everywhere(
+        "local x = e.acc \n"
+        "return e.f32(e.floor(x)), e.f32(e.ceil(x), { name = 'y' }), \n"
+        "  e.f32(e.trunc(x), { name = 'z' }), e.f32(e.round(x), { name = 'w' })");
+    try_everywhere("local x = e.acc \n"
+                   "return e.f32(e.clamp(x, -1, e.param 'hi')), \n"
+                   "  e.f32(e.relu2(x), { name = 'y' }), \n"
+                   "  e.f32(e.softcap(x, 30), { name = 'z' })");
+}
+
+TEST_SLOW(approximations)
+{
+    try_everywhere(
+        "local x = e.acc \n"
+        "return e.f32(e.exp(x)), e.f32(e.exp2(x), { name = 'y' }), \n"
+        "  e.f32(e.log(x), { name = 'z' }), e.f32(e.log2(x), { name = 'w' })");
+    try_everywhere(
+        "local x = e.acc \n"
+        "return e.f32(e.tanh(x)), e.f32(e.erf(x), { name = 'y' }), \n"
+        "  e.f32(e.rcp(x), { name = 'z' }), e.f32(e.rsqrt(x), { name = 'w' })");
+    try_everywhere("local x = e.acc \n"
+                   "return e.f32(e.sqrt(x)), e.f32(e.silu(x), { name = 'y' }), \n"
+                   "  e.f32(e.gelu_tanh(x), { name = 'z' }), \n"
+                   "  e.f32(e.gelu_erf(x), { name = 'w' })");
+}
+
+TEST_SLOW(precise_functions)
+{
+    try_everywhere(
+        "local x, p = e.acc, e.precise \n"
+        "return e.f32(p.exp(x)), e.f32(p.exp2(x), { name = 'y' }), \n"
+        "  e.f32(p.log(x), { name = 'z' }), e.f32(p.log2(x), { name = 'w' })");
+    try_everywhere(
+        "local x, p = e.acc, e.precise \n"
+        "return e.f32(p.tanh(x)), e.f32(p.erf(x), { name = 'y' }), \n"
+        "  e.f32(p.rcp(x), { name = 'z' }), e.f32(p.rsqrt(x), { name = 'w' })");
+    try_everywhere("local x, p = e.acc, e.precise \n"
+                   "return e.f32(p.sqrt(x)), e.f32(p.silu(x), { name = 'y' }), \n"
+                   "  e.f32(p.gelu_tanh(x), { name = 'z' }), \n"
+                   "  e.f32(p.gelu_erf(x), { name = 'w' })");
+    try_everywhere(
+        "local x, p = e.acc, e.precise \n"
+        "return e.f32(p.sigmoid(x)), e.f32(p.softcap(x, 30), { name = 'y' })");
+}
+
+TEST_SLOW(integers)
+{
+    try_everywhere("local i = e.to_int(e.acc) \n"
+                   "return e.f32(e.from_int(i * 3 + 7 - (i >> 3))), \n"
+                   "  e.f32(e.from_int(e.min(i, -5)), { name = 'y' }), \n"
+                   "  e.f32(e.from_int(e.max(-i, e.abs(i))), { name = 'z' }), \n"
+                   "  e.f32(e.from_int(i << (i & 63)), { name = 'w' })");
+    try_everywhere(
+        "local u = e.bits(e.acc) \n"
+        "return e.f32(e.from_uint(u >> (u & 63))), \n"
+        "  e.f32(e.from_bits(u ~ (u << 1) | 5), { name = 'y' }), \n"
+        "  e.f32(e.from_uint(e.min(e.to_uint(e.acc), ~u)), { name = 'z' }), \n"
+        "  e.f32(e.from_int(e.as_int(u) >> (e.as_int(u) & 63)), { name = 'w' })");
+    try_everywhere(
+        "local u = e.as_uint(e.to_int(e.acc)) + e.param('start', { type = 'u32' }) \n"
+        "return e.f32(e.from_uint(u + e.row_index * e.u32(3) + e.col_index))");
+}
+
+TEST_SLOW(predicates)
+{
+    try_everywhere(
+        "local x, b = e.acc, e.bias \n"
+        "local p = e.lt(x, b) & ~e.isnan(x) | e.ge(x, 2) \n"
+        "return e.f32(e.select(p, x, b)), \n"
+        "  e.f32(e.select(e.le(x, b) ~ e.gt(x, 0), 1, x), { name = 'y' }), \n"
+        "  e.f32(e.select(e.eq(x, b), x, e.select(e.ne(x, x), 5, 7)), "
+        "{ name = 'z' })");
+    try_everywhere("local i, u = e.to_int(e.acc), e.bits(e.acc) \n"
+                   "local p = e.lt(i, 3) & e.ge(u, 77) ~ e.eq(i, 0) \n"
+                   "return e.f32(e.from_int(e.select(p, i, 5))), \n"
+                   "  e.f32(e.select(e.gt(u, 0x80000000), e.acc, 0), { name = 'y' })");
+}
+
+TEST_SLOW(casts_and_widening)
+{
+    try_everywhere(
+        "local x = e.acc \n"
+        "return e.bf16(x), e.f16(x, { name = 'y' }), e.e4m3(x, { name = 'z' }), \n"
+        "  e.e5m2(x, { name = 'w' })");
+    try_everywhere("local x = e.acc \n"
+                   "return e.e2m1(x), e.e4m3(x, { name = 'y', path = 'integer' }), \n"
+                   "  e.e5m2(x, { name = 'z', path = 'integer' }), \n"
+                   "  e.e2m1(x, { name = 'w', path = 'integer' })");
+    try_everywhere(
+        "local x = e.acc \n"
+        "return e.f32(e.bf16(x) * 2), e.f32(e.f16(x) * 2, { name = 'y' }), \n"
+        "  e.f32(e.e4m3(x) + e.e5m2(x), { name = 'z' }), \n"
+        "  e.f32(e.e2m1(x) * 2, { name = 'w' })");
+    try_everywhere("return e.e4m3(e.acc, { scale = e.param 's' }), \n"
+                   "  e.e5m2(e.acc, { scale = e.param 's', division = 'reciprocal', "
+                   "name = 'y' })");
+}
+
+TEST_SLOW(inputs)
+{
+    try_everywhere("return e.f32(e.acc + e.bias * e.row_scale), \n"
+                   "  e.f32(e.acc + e.aux('c', { type = 'f32' }), { name = 'y' }), \n"
+                   "  e.f32(e.acc * e.aux('h', { type = 'f16' }), { name = 'z' })");
+    try_everywhere(
+        "return e.f32(e.acc + e.col('bb', { type = 'bf16' }) \n"
+        "  + e.col('f', { type = 'f16' }) * e.row('r', { type = 'bf16' })), \n"
+        "  e.f32(e.acc + e.aux 'c', { name = 'y' }), \n"
+        "  e.f32(e.acc * e.alpha + e.from_int(e.col('i', { type = 's32' })), "
+        "{ name = 'z' })");
+    try_everywhere("local gate, up = e.interleaved(8) \n"
+                   "local s = e.col('s', { per = 'pair' }) \n"
+                   "return e.f32(gate * up + s + e.aux('c', { per = 'pair' }) \n"
+                   "  + e.from_uint(e.pair_index))");
+}
+
+TEST_SLOW(columns)
+{
+    try_everywhere("local g, u = e.interleaved(1, { order = 'up_gate' }) \n"
+                   "local h, v = e.interleaved(4, { of = e.acc + e.bias }) \n"
+                   "return e.f32(g - u), e.f32(h * v, { name = 'y' }), \n"
+                   "  e.f32(e.interleave(4, h, g), { name = 'z' })");
+    try_everywhere("local g, u = e.interleaved(16) \n"
+                   "return e.f32(g - u * e.block_amax(u, 16)), \n"
+                   "  e.f32(e.interleave(2, u, g), { name = 'y' })");
+    try_everywhere("local x = e.acc \n"
+                   "return e.f32(x - e.block_amax(x, 16) * e.block_max(x, 32)), \n"
+                   "  e.f32(e.block_min(x, 16) + e.bias, { name = 'y' }), e.amax(x)");
+}
+
+TEST_SLOW(outputs_with_scales)
+{
+    static const char *const paths[] = {"auto", "integer"};
+    static const char *const roundings[] = {"rounding = 'nearest'",
+                                            "rounding = 'halfstep'",
+                                            "rounding = 'stochastic', seed = 7"};
+    struct arena *a = arena_new();
+    for (size_t p = 0; p < COUNT_OF(paths); p++)
+        for (size_t r = 0; r < COUNT_OF(roundings); r++) {
+            try_everywhere(arena_printf(
+                a,
+                "return e.nvfp4(e.acc, { global = e.param 'g', path = '%s', %s }), \n"
+                "  e.mxfp4(e.acc, { name = 'y', path = '%s', %s })",
+                paths[p], roundings[r], paths[p], roundings[r]));
+            try_everywhere(arena_printf(
+                a,
+                "local g, u = e.interleaved(8) \n"
+                "return e.nvfp4(g * u, { global = e.row 'g', division = 'reciprocal', "
+                "path = '%s', %s }), e.bf16(g * u, { name = 'y' }), e.amax(g)",
+                paths[p], roundings[r]));
+        }
+    try_everywhere(
+        "return e.mxfp8(e.acc), e.mxfp8(e.acc, { type = 'e5m2', name = 'y' }), \n"
+        "  e.mxfp8(e.acc, { scale = 'down', path = 'integer', name = 'z' }), \n"
+        "  e.mxfp4(e.acc, { scale = 'down', name = 'w' })");
+    arena_free(a);
+}
+
+TEST_SLOW(named_epilogues)
+{
+    struct arena *a = arena_new();
+    struct diags *d = diags_new(a);
+    int count;
+    const struct trace_name *names = trace_names(a, &count);
+    CHECK(count >= 17);
+    for (int i = 0; i < count; i++) {
+        struct expr *e = trace_named(a, names[i].name, loc_none(), d);
+        CHECK(e != NULL);
+        CHECK(expr_resolve_d(e, EXPR_OUT_BF16));
+        for (int chunk = 16; chunk <= 64; chunk *= 2)
+            if (chunk >= expr_chunk_multiple(e))
+                try_on("sm_100f", e, chunk, true);
+        for (size_t t = 0; t < COUNT_OF(targets); t++)
+            try_on(targets[t], e, 64, strcmp(targets[t], "sm_80") == 0);
+    }
+    arena_free(a);
+}
