@@ -234,13 +234,13 @@ static bool make_operands(struct run *r)
         operand_random(&r->b, o->seed, 1, pad);
     r->alpha = (float)((double)o->alpha * r->a.global * r->b.global);
 
-    uint64_t d_bytes = g->m * g->ldd;
-    if (!g->ldd || (d_bytes / g->ldd == g->m && d_bytes < SIZE_MAX / 2))
-        r->d_bytes = malloc((size_t)d_bytes + 2 * GUARD_BYTES);
+    size_t d_bytes;
+    if (matrix_bytes(g->m, g->ldd, &d_bytes))
+        r->d_bytes = malloc(d_bytes + 2 * GUARD_BYTES);
     if (!r->d_bytes)
         return no_memory(r, "D");
-    memset(r->d_bytes, GUARD_BYTE, (size_t)d_bytes + 2 * GUARD_BYTES);
-    memset(r->d_bytes + GUARD_BYTES, POISON_BYTE, (size_t)d_bytes);
+    memset(r->d_bytes, GUARD_BYTE, d_bytes + 2 * GUARD_BYTES);
+    memset(r->d_bytes + GUARD_BYTES, POISON_BYTE, d_bytes);
     r->d = (struct d_matrix){.bytes = r->d_bytes,
                              .m = g->m,
                              .n = g->n,

@@ -11,16 +11,20 @@
 #define FIRST_SCALE 0x28 /* 2^-2 */
 #define SCALES 32        /* four exponents, all mantissas */
 
-static bool multiply(size_t a, size_t b, size_t *out)
+bool matrix_bytes(uint64_t rows, uint64_t row_bytes, size_t *out)
 {
-    *out = a * b;
-    return a == 0 || b <= SIZE_MAX / 2 / a;
+    const uint64_t most = (uint64_t)1 << 39; /* beyond is a slip, not a matrix */
+    *out = 0;
+    if (rows && row_bytes > most / rows)
+        return false;
+    *out = (size_t)(rows * row_bytes);
+    return true;
 }
 
 bool operand_alloc(struct operand *o, size_t rows, size_t k, size_t ld_bytes)
 {
     *o = (struct operand){.rows = rows, .k = k, .ld_bytes = ld_bytes, .global = 1};
-    if (!multiply(rows, ld_bytes, &o->codes_bytes))
+    if (!matrix_bytes(rows, ld_bytes, &o->codes_bytes))
         return false;
     o->scales_bytes = sf_bytes(rows, k); /* less, but for the blocks' padding */
     o->codes = malloc(o->codes_bytes + 1);

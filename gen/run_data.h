@@ -20,6 +20,8 @@ struct operand {
     float global; /* factor of all its values; 1 for random ones */
 };
 
+/* rows * row_bytes; false: more than any machine has. */
+bool matrix_bytes(uint64_t rows, uint64_t row_bytes, size_t *out);
 /* Memory for an operand; false: there is none. */
 bool operand_alloc(struct operand *o, size_t rows, size_t k, size_t ld_bytes);
 void operand_free(struct operand *o);

@@ -461,7 +461,7 @@ TEST(launch_gets_what_the_manifest_says)
     CHECK_EQ(f->smem_bytes, 229632);
     CHECK_EQ(f->cluster[0], 0);
     CHECK(f->stream == &g);
-    uint64_t maps[5], alpha_ptr;
+    uint64_t maps[5], addresses[3];
     uint32_t sizes[3];
     float alpha;
     memcpy(maps, f->params, sizeof maps);
@@ -474,14 +474,16 @@ TEST(launch_gets_what_the_manifest_says)
     CHECK_EQ(sizes[2], 1088);
     memcpy(&alpha, f->params + 64, 4);
     CHECK_NEAR(alpha, 0.5, 0);
-    memcpy(&alpha_ptr, f->params + 72, 8);
-    CHECK_EQ(alpha_ptr, 0x60004);
+    memcpy(addresses, f->params + 72, 24);
+    CHECK_EQ(addresses[0], 0x60004);
+    CHECK_EQ(addresses[1], 0x50000); /* d_ptr */
+    CHECK_EQ(addresses[2], 1040);    /* ldd */
     /* The newest map is D's. */
     CHECK_EQ(f->rank, 2);
     CHECK_EQ(f->dims[0], 520);
     CHECK_EQ(f->dims[1], 300);
     CHECK_EQ(f->strides[0], 1040);
-    CHECK_EQ(f->box[0], 64);
+    CHECK_EQ(f->box[0], 32);
     CHECK_EQ(f->type, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16);
     CHECK_EQ(f->depth, 0);
     CHECK_EQ(f->max_depth, 1);
@@ -495,6 +497,25 @@ TEST(launch_gets_what_the_manifest_says)
     CHECK_EQ(fp4gen_run_timed(k, &g, &ms, &err), FP4GEN_OK);
     CHECK_NEAR(ms, 2.5, 0);
     CHECK_EQ(f->depth, 0);
+    fp4gen_unload(k);
+    fp4gen_close(dev);
+}
+
+/* A tensor store writes whole 16 bytes of a row: the map leaves out columns that do not
+ * fill them. */
+TEST(map_of_d_ends_at_whole_16_bytes)
+{
+    fp4gen_device *dev = open_fake();
+    fp4gen_kernel *k = load_kernel(dev);
+    static const uint32_t cols[][2] = {
+        {520, 520}, {523, 520}, {527, 520}, {8, 8}, {5, 8}};
+    for (size_t i = 0; i < COUNT_OF(cols); i++) {
+        fp4gen_gemm g = good_gemm();
+        g.n = cols[i][0];
+        g.ldd = 1056;
+        CHECK_EQ(fp4gen_run(k, &g, NULL), FP4GEN_OK);
+        CHECK_EQ(calls()->dims[0], cols[i][1]);
+    }
     fp4gen_unload(k);
     fp4gen_close(dev);
 }
@@ -637,8 +658,9 @@ TEST(f32_kernels_have_rows_of_four_bytes)
     struct arena *a = arena_new();
     fp4gen_device *dev = open_fake();
     char *manifest = text_replaced(a, kernel_manifest, "d-type: bf16", "d-type: f32");
-    manifest = text_replaced(a, manifest, "bfloat16 dims=n,m strides=ldd box=64",
-                             "float32 dims=n,m strides=ldd box=32");
+    manifest = text_replaced(a, manifest,
+                             "bfloat16 dims=n8,m strides=ldd box=32,32 swizzle=64b",
+                             "float32 dims=n4,m strides=ldd box=32,32 swizzle=128b");
     const char *text = kernel_text(a, manifest);
     fp4gen_kernel *k = NULL;
     fp4gen_error err = {0};
