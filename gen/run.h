@@ -18,22 +18,22 @@ enum run_check {
 };
 
 struct run_options {
-    const char *ptx_path;     /* kernel as it lies on disk; NULL: generate it from job */
+    const char *ptx_path; /* kernel as it lies on disk; NULL: generate it from job */
     struct job_options job;
-    int64_t m, n, k;          /* -1: not given; --a and --b give them too */
-    uint64_t lda, ldb, ldd;   /* row strides in bytes; 0: the smallest that is allowed */
+    int64_t m, n, k;        /* -1: not given; --a and --b give them too */
+    uint64_t lda, ldb, ldd; /* row strides in bytes; 0: the smallest that is allowed */
     float alpha;
-    bool alpha_on_device;     /* through alpha_ptr instead of by value */
-    uint64_t seed;            /* of the data when there are no files */
+    bool alpha_on_device; /* through alpha_ptr instead of by value */
+    uint64_t seed;        /* of the data when there are no files */
     enum run_check check;
-    const char *driver;       /* auto, cuda, emu; NULL: auto */
-    int device;               /* ordinal */
-    uint32_t ctas;            /* 0: as many as there are SMs */
-    int repeat;               /* launches; the time is of the fastest */
-    int pad_byte;             /* what lies in scale padding, 0..255 */
-    const char *a, *b, *d;    /* .npy files or NULL: --a, --b, --out */
-    const char *dtype;        /* "bf16": how to read 2-byte void .npy elements; or NULL */
-    const char *rounding;     /* nearest, halfstep; NULL: nearest */
+    const char *driver;    /* auto, cuda, emu; NULL: auto */
+    int device;            /* ordinal */
+    uint32_t ctas;         /* 0: as many as there are SMs */
+    int repeat;            /* launches; the time is of the fastest */
+    int pad_byte;          /* what lies in scale padding, 0..255 */
+    const char *a, *b, *d; /* .npy files or NULL: --a, --b, --out */
+    const char *dtype;     /* "bf16": how to read 2-byte void .npy elements; or NULL */
+    const char *rounding;  /* nearest, halfstep; NULL: nearest */
 };
 
 /* Everything unset; m, n, k -1, alpha 1, repeat 1, pad_byte 0x7f. */
