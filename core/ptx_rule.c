@@ -266,6 +266,40 @@ static bool check_tensor(struct checker *c, const struct ptx_insn *insn)
     return true;
 }
 
+/* Fields of a tensor map and the largest constant that each takes: an index of a
+ * dimension, or a code of the PTX ISA's tables ("tensormap.replace"). */
+static bool check_replace(struct checker *c, const struct ptx_insn *insn)
+{
+    static const struct {
+        enum ptx_mod field;
+        int most;
+    } fields[] = {{PTX_M_BOX_DIM, 4},       {PTX_M_GLOBAL_DIM, 4},
+                  {PTX_M_GLOBAL_STRIDE, 4}, {PTX_M_ELEMENT_STRIDE, 4},
+                  {PTX_M_ELEMTYPE, 15},     {PTX_M_INTERLEAVE_LAYOUT, 2},
+                  {PTX_M_SWIZZLE_MODE, 3},  {PTX_M_SWIZZLE_ATOMICITY, 3},
+                  {PTX_M_FILL_MODE, 1}};
+    for (size_t i = 0; i < COUNT_OF(fields); i++) {
+        const struct ptx_operand *o = constant_at(insn, 1);
+        if (!ptx_has(insn, fields[i].field))
+            continue;
+        int most = fields[i].most;
+        if (fields[i].field == PTX_M_SWIZZLE_MODE && c->m->target &&
+            c->m->target->cc == 103 && c->m->target->suffix == 'a')
+            most = 4; /* 96-byte swizzle */
+        if (!o || o->imm < 0 || o->imm > most)
+            return check_operand_error(
+                c, insn, 1, arena_printf(c->d->arena, "a constant from 0 to %d", most));
+    }
+    return true;
+}
+
+static bool check_constant(struct checker *c, const struct ptx_insn *insn, int index,
+                           int64_t value, const char *allowed)
+{
+    const struct ptx_operand *o = constant_at(insn, index);
+    return !o || o->imm == value || value_error(c, insn, index, allowed);
+}
+
 /* ---- lists whose length the opcode gives */
 
 static bool check_list(struct checker *c, const struct ptx_insn *insn, int index,
@@ -309,19 +343,34 @@ static bool check_columns(struct checker *c, const struct ptx_insn *insn)
            value_error(c, insn, 1, "32, 64, 128, 256 or 512 columns");
 }
 
+/* Integers: 'a' targets, but not sm_103a, and no feature bit of ours says that. */
+static bool check_kind_i8(struct checker *c, const struct ptx_insn *insn)
+{
+    const struct target *t = c->m->target;
+    if (!ptx_has(insn, PTX_M_KIND_I8) || !t || (t->suffix == 'a' && t->cc != 103))
+        return true;
+    return check_error(
+        c, DIAG_OP_TARGET, insn->line, insn->col,
+        arena_printf(c->d->arena, "'.kind::i8' of %s", ptx_op_spelling(insn->op)),
+        t->name);
+}
+
 static bool check_tcgen05_mma(struct checker *c, const struct ptx_insn *insn)
 {
-    if (ptx_has(insn, PTX_M_KIND_I8) && c->m->target && c->m->target->cc == 103)
-        return check_error(c, DIAG_OP_TARGET, insn->line, insn->col,
-                           "'.kind::i8' of tcgen05.mma", c->m->target->name);
-    if (ptx_has(insn, PTX_M_KIND_I8) && c->m->target && c->m->target->suffix != 'a')
-        return check_error(c, DIAG_OP_TARGET, insn->line, insn->col,
-                           "'.kind::i8' of tcgen05.mma", c->m->target->name);
+    if (!check_kind_i8(c, insn))
+        return false;
     for (int i = 4; i < insn->operand_count; i++) {
-        if (insn->operands[i].kind == PTX_OPND_VECTOR)
-            return check_list(c, insn, i, ptx_has(insn, PTX_M_CTA_GROUP_2) ? 8 : 4);
+        if (insn->operands[i].kind == PTX_OPND_VECTOR &&
+            !check_list(c, insn, i, ptx_has(insn, PTX_M_CTA_GROUP_2) ? 8 : 4))
+            return false;
     }
-    return true;
+    /* Behind the predicate there may be scale-input-d: D is divided by 2 to this. */
+    int last = insn->operand_count - 1;
+    const struct ptx_operand *o = last > 4 ? constant_at(insn, last) : NULL;
+    bool is_scale = o && insn->operands[last - 1].kind != PTX_OPND_VECTOR &&
+                    insn->operands[last - 1].kind != PTX_OPND_ADDR;
+    return !is_scale || (o->imm >= 0 && o->imm <= 15) ||
+           value_error(c, insn, last, "0 to 15");
 }
 
 /* ---- calls */
@@ -374,8 +423,13 @@ bool check_rules(struct checker *c, const struct ptx_insn *insn)
     case PTX_CP_ASYNC_BULK_PREFETCH_TENSOR:
         return check_tensor(c, insn);
     case PTX_FENCE_PROXY:
-        return !constant_at(insn, 1) || insn->operands[1].imm == 128 ||
-               value_error(c, insn, 1, "128 bytes, the size of a tensor map");
+        return check_constant(c, insn, 1, 128, "128 bytes, the size of a tensor map");
+    case PTX_TENSORMAP_CP_FENCEPROXY:
+        return check_constant(c, insn, 2, 128, "128 bytes, the size of a tensor map");
+    case PTX_TENSORMAP_REPLACE:
+        return check_replace(c, insn);
+    case PTX_ST_BULK:
+        return check_constant(c, insn, 2, 0, "0, the only value to fill with");
     case PTX_LDMATRIX:
     case PTX_STMATRIX:
         return check_matrix(c, insn);
@@ -387,6 +441,10 @@ bool check_rules(struct checker *c, const struct ptx_insn *insn)
         return check_tcgen05_ld_st(c, insn);
     case PTX_TCGEN05_MMA:
         return check_tcgen05_mma(c, insn);
+    case PTX_TCGEN05_MMA_SP:
+    case PTX_TCGEN05_MMA_WS:
+    case PTX_TCGEN05_MMA_WS_SP:
+        return check_kind_i8(c, insn);
     case PTX_CALL:
         return check_call(c, insn);
     default:
