@@ -59,6 +59,7 @@ static const struct {
     {"SM_90", FEAT_SM_90},         {"SM_100", FEAT_SM_100},
     {"CVT_E2M1", FEAT_CVT_E2M1},   {"CVT_RS", FEAT_CVT_RS},
     {"REDUX_F32", FEAT_REDUX_F32}, {"MMA_BLOCK", FEAT_MMA_BLOCK},
+    {"TCGEN05", FEAT_TCGEN05},
 };
 
 /* ---- reading the table: its mistakes are ours, so they are asserted */
