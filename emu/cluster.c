@@ -241,7 +241,8 @@ static void reset_warp(struct warp *w)
         memset(w->local, 0xff, (size_t)k->local_bytes * WARP_LANES);
     if (k->call_bytes)
         memset(w->call, 0, (size_t)k->call_bytes * WARP_LANES);
-    memset(w->pc, 0, sizeof w->pc);
+    for (int i = 0; i < WARP_LANES; i++)
+        w->pc[i] = k->start_pc;
     w->live = count >= WARP_LANES ? ALL_LANES : ((uint32_t)1 << count) - 1;
     w->parked = w->yielded = w->event_lanes = w->time_lanes = w->lane_waits = 0;
     w->expired = 0;
@@ -298,6 +299,7 @@ void cluster_reset(struct cluster *c, uint64_t number)
     c->rng = scramble(g->seed ^ scramble(c->number));
     c->events = 0;
     c->clock = 0;
+    c->wrote_global = false;
     c->next = NULL;
     c->live_ctas = c->cta_count;
     barriers_reset(c);

@@ -290,27 +290,36 @@ static const char *callee_of(const struct ptx_insn *i)
     return i->operands[1].name;
 }
 
-/* Functions with a body that are called, directly or through others.  `depth` bounds
- * the walk: one deeper than there are functions means that they call each other. */
-static bool add_unit(struct decoder *d, const struct ptx_func *f,
-                     const struct ptx_insn *call, int depth)
+static enum visit *visit_of(struct decoder *d, const struct ptx_func *f)
 {
-    if (depth > d->module->func_count) {
+    int i = 0;
+    while (d->module->funcs[i] != f)
+        i++;
+    return &d->visits[i];
+}
+
+/* Functions with a body that are called, directly or through others; callees first, so
+ * that they have the smaller pcs and lanes inside a call go before those outside. */
+static bool add_unit(struct decoder *d, const struct ptx_func *f,
+                     const struct ptx_insn *call)
+{
+    enum visit *visit = visit_of(d, f);
+    if (*visit == VISIT_DONE)
+        return true;
+    if (*visit == VISIT_OPEN) {
         refuse_insn(d, call,
                     "the function calls itself, and recursion is not emulated");
         return false;
     }
-    if (!decode_find_unit(d, f->name)) {
-        if (d->unit_count == d->unit_cap)
-            return false;
-        d->units[d->unit_count++].func = f;
-    }
+    *visit = VISIT_OPEN;
     for (int i = 0; i < f->insn_count; i++) {
         const char *name = callee_of(&f->insns[i]);
         const struct ptx_func *callee = name ? ptx_find_func(d->module, name) : NULL;
-        if (callee && callee->has_body && !add_unit(d, callee, &f->insns[i], depth + 1))
+        if (callee && callee->has_body && !add_unit(d, callee, &f->insns[i]))
             return false;
     }
+    *visit = VISIT_DONE;
+    d->units[d->unit_count++].func = f;
     return true;
 }
 
@@ -328,6 +337,8 @@ static void number_units(struct decoder *d)
         struct unit *unit = &d->units[u];
         const struct ptx_func *f = unit->func;
         unit->first_pc = pc;
+        if (f->is_entry)
+            d->kernel->start_pc = pc;
         unit->pc_of_insn = ARENA_ARRAY(d->arena, uint32_t, (size_t)f->insn_count + 1);
         for (int i = 0; i < f->insn_count; i++) {
             unit->pc_of_insn[i] = pc;
@@ -346,7 +357,7 @@ static void assign_registers(struct decoder *d)
         struct slot_map map = slots_assign(d->arena, d->units[u].func, end);
         d->units[u].slot_of_reg = map.slot_of_reg;
         end = map.end_bytes;
-        if (u > 0) {
+        if (!d->units[u].func->is_entry) {
             d->units[u].return_slot = end;
             end += 4 * WARP_LANES;
         }
@@ -447,12 +458,12 @@ struct kernel *kernel_decode(struct arena *a, const struct ptx_module *m,
         .diags = d,
         .placed = vars,
         .placed_count = var_count,
-        .unit_cap = m->func_count,
+        .visits = ARENA_ARRAY(a, enum visit, (size_t)m->func_count + 1),
         .units = ARENA_ARRAY(a, struct unit, (size_t)m->func_count + 1),
     };
     k->module = m;
     k->func = f;
-    if (!add_unit(&dec, f, NULL, 0) || !decode_place_vars(&dec))
+    if (!add_unit(&dec, f, NULL) || !decode_place_vars(&dec))
         return NULL;
     number_units(&dec);
     assign_registers(&dec);

@@ -26,6 +26,8 @@ struct unit {
     uint32_t first_pc;
 };
 
+enum visit { VISIT_NONE, VISIT_OPEN, VISIT_DONE };
+
 struct decoder {
     struct arena *arena;
     const struct ptx_module *module;
@@ -34,9 +36,10 @@ struct decoder {
     const struct placed_var *placed;
     int placed_count;
     struct unit *units;
-    int unit_count, unit_cap;
-    struct unit *unit; /* being decoded */
-    struct var_slot {  /* shared, local and call variables */
+    int unit_count;
+    enum visit *visits; /* of all functions of the module */
+    struct unit *unit;  /* being decoded */
+    struct var_slot {   /* shared, local and call variables */
         const struct ptx_var *var;
         enum opnd_base base;
         uint32_t offset;

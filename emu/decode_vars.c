@@ -84,9 +84,9 @@ bool decode_place_vars(struct decoder *d)
     for (int u = 0; u < d->unit_count; u++) {
         const struct ptx_func *f = d->units[u].func;
         /* Both sides of a call find parameters here even when no body reads them. */
-        for (int i = 0; u > 0 && i < f->param_count; i++)
+        for (int i = 0; !f->is_entry && i < f->param_count; i++)
             place(d, f->params[i]);
-        for (int i = 0; u > 0 && i < f->return_count; i++)
+        for (int i = 0; !f->is_entry && i < f->return_count; i++)
             place(d, f->returns[i]);
         for (int i = 0; i < f->insn_count; i++)
             for (int k = 0; k < f->insns[i].operand_count; k++)

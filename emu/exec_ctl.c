@@ -79,7 +79,7 @@ bool decode_EXIT(struct decoder *d, struct op *o)
 
 bool decode_RET(struct decoder *d, struct op *o)
 {
-    bool in_entry = d->unit == &d->units[0];
+    bool in_entry = d->unit->func->is_entry;
     o->exec = in_entry ? exec_exit : exec_return;
     o->aux[0] = d->unit->return_slot;
     return true;

@@ -16,7 +16,8 @@ static enum flow exec_shfl(struct warp *w, const struct op *op, uint32_t lanes)
     const struct opnd *to = op->aux[AUX_PAIR] ? &op->opnds[0].items[0] : &op->opnds[0];
     uint32_t *d = opnd_lanes(w, to);
     const uint32_t *a = opnd_lanes(w, &op->opnds[1]), *b = opnd_lanes(w, &op->opnds[2]),
-                   *c = opnd_lanes(w, &op->opnds[3]);
+                   *c = opnd_lanes(w, &op->opnds[3]),
+                   *members = opnd_lanes(w, &op->opnds[4]);
     uint32_t from[WARP_LANES], in_range = 0;
     memcpy(from, a, sizeof from); /* d may be a */
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
@@ -46,12 +47,12 @@ static enum flow exec_shfl(struct warp *w, const struct op *op, uint32_t lanes)
         if (!inside)
             j = lane;
         in_range |= (uint32_t)inside << lane;
-        if (w->live & ~lanes & (uint32_t)1 << j) {
+        if (!(members[lane] >> j & 1)) {
             w->cur_lanes = (uint32_t)1 << lane;
             return report(
                 w->cta->cluster->grid, w, CHECK_MEMBER_MASK,
                 "lane %d reads lane %d, which is not in the member mask (0x%x)", lane,
-                j, lanes);
+                j, members[lane]);
         }
         /* What an exited lane would have given is undefined. */
         d[lane] = lanes >> j & 1 ? from[j] : UINT32_MAX;

@@ -112,6 +112,7 @@ struct kernel { /* one .entry, decoded */
     const struct ptx_func *func;
     struct op *ops;
     uint32_t op_count;
+    uint32_t start_pc;
     uint32_t reg_bytes;    /* register file of one warp */
     const uint8_t *consts; /* constant slots, 32 lanes each */
     struct sreg_slot {

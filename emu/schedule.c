@@ -543,7 +543,7 @@ static bool is_overtaken(const struct cluster *c)
     return failed != 0 && failed - 1 < c->number;
 }
 
-enum progress cluster_run(struct cluster *c, uint64_t step_budget, bool alone)
+static enum progress run_rounds(struct cluster *c, uint64_t step_budget, bool alone)
 {
     uint64_t steps = 0, hurry = 1;
     for (;;) {
@@ -573,4 +573,14 @@ enum progress cluster_run(struct cluster *c, uint64_t step_budget, bool alone)
         if (steps >= step_budget)
             return PROGRESS_SLICE;
     }
+}
+
+enum progress cluster_run(struct cluster *c, uint64_t step_budget, bool alone)
+{
+    enum progress p = run_rounds(c, step_budget, alone);
+    /* Counted here and not at each store: other clusters look between their turns. */
+    if (c->wrote_global)
+        atomic_fetch_add(&c->grid->global_events, 1);
+    c->wrote_global = false;
+    return p;
 }

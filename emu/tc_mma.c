@@ -116,7 +116,7 @@ static bool issue_cp(struct warp *w, const struct op *op, int lane)
     struct smem_desc desc;
     struct cta *ctas[2];
     struct tmem_state *s = tmem_state(w, (int)op->aux[0]);
-    if (!s ||
+    if (!s || !tmem_peer_lives(w, (int)op->aux[0]) ||
         !get_column(w, (uint32_t)opnd_address(w, &op->opnds[0], lane),
                     "the destination", &args.col) ||
         !desc_decode(w, args.desc, "cp", &desc))
@@ -289,7 +289,7 @@ static bool issue_mma(struct warp *w, const struct op *op, int lane)
     struct mma_args args = {0};
     struct cta *ctas[2];
     struct tmem_state *s = tmem_state(w, (int)op->aux[0]);
-    if (!s ||
+    if (!s || !tmem_peer_lives(w, (int)op->aux[0]) ||
         !idesc_decode(w, opnd_u32(w, &op->opnds[3], lane), (int)op->aux[0], op->aux[2],
                       (int)op->aux[1], &args.desc) ||
         !desc_decode(w, opnd_u64(w, &op->opnds[1], lane), "A", &args.a) ||

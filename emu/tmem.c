@@ -44,7 +44,7 @@ struct tmem_state *tmem_state(struct warp *w, int group)
 {
     struct cta *c = w->cta;
     struct tmem_state *s = make_state(c);
-    if (s->group == group && (group == 1 || tmem_peer(c)->live_warps > 0))
+    if (s->group == group)
         return s;
     if (s->group != 0 && s->group != group) {
         report(
@@ -64,17 +64,21 @@ struct tmem_state *tmem_state(struct warp *w, int group)
                    c->cluster->cta_count, c->rank);
             return NULL;
         }
-        if (peer->live_warps == 0) {
-            report(grid_of(w), w, CHECK_CTA_EXIT,
-                   ".cta_group::2, but CTA %u, the other half of the pair, has exited",
-                   peer->rank);
-            return NULL;
-        }
         s->log = &make_state(c->rank & 1 ? peer : c)->own_log;
         make_state(peer)->log = s->log;
     }
     s->group = group;
     return s;
+}
+
+bool tmem_peer_lives(struct warp *w, int group)
+{
+    if (group == 1 || tmem_peer(w->cta)->live_warps > 0)
+        return true;
+    report(grid_of(w), w, CHECK_CTA_EXIT,
+           ".cta_group::2, but CTA %u, the other half of the pair, has exited",
+           tmem_peer(w->cta)->rank);
+    return false;
 }
 
 void tcgen05_cta_free(struct cta *c)
