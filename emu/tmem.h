@@ -62,8 +62,10 @@ struct tmem_state {
 };
 
 /* Made at first use; checks that a kernel keeps to one .cta_group and, for 2, that the
- * CTA has a peer that lives.  NULL after a report. */
+ * CTA has a peer.  NULL after a report. */
 struct tmem_state *tmem_state(struct warp *w, int group);
+/* Check 22 for what works in both CTAs of a pair. */
+bool tmem_peer_lives(struct warp *w, int group);
 /* Without a report, whatever group: NULL before the first tmem_state(). */
 struct tmem_state *tmem_state_if_any(struct cta *c);
 struct cta *tmem_peer(struct cta *c); /* other half of the pair; NULL: there is none */

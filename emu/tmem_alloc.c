@@ -114,8 +114,8 @@ enum flow tmem_alloc(struct warp *w, const struct op *op, uint32_t lanes)
     struct cta *c = w->cta;
     struct tmem_state *s = tmem_state(w, (int)op->aux[0]);
     uint32_t cols = opnd_u32(w, &op->opnds[1], lane), col;
-    if (!s || (!s->granted && (!tmem_peer_lives(w, (int)op->aux[0]) ||
-                               !check_request(w, s, cols))))
+    if (!s || (!s->granted &&
+               (!tmem_peer_lives(w, (int)op->aux[0]) || !check_request(w, s, cols))))
         return FLOW_STOP;
     if (op->aux[0] == 2) {
         if (!s->granted) {

@@ -198,7 +198,7 @@ TEST(exit_while_a_copy_is_pending)
     uint64_t from, to;
     struct emu_run r = {.lazy = true};
     prepare(&r, body, &from, &to);
-    EMU_EXPECT(&r, CHECK_CTA_EXIT, 0, "exits while a copy into its shared bytes");
+    EMU_EXPECT(&r, CHECK_CTA_EXIT, 0, "exits while a copy into its shared memory");
     emu_done(&r);
 }
 

@@ -22,7 +22,7 @@ static uint32_t random_bits(void)
 #define FIRST_LINE 5 /* of what follows, in the module */
 #define ALLOC(at, cols)                                                                \
     "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [a+" #at "], " #cols ";"  \
-                                                                                  "\n"
+    "\n"
 #define ADDRESS(reg, at) "ld.shared.b32 " #reg ", [a+" #at "];\n"
 #define FREE(reg, cols)                                                                \
     "tcgen05.dealloc.cta_group::1.sync.aligned.b32 " #reg ", " #cols ";\n"
@@ -344,7 +344,7 @@ TEST(lane_quarters)
         const char *words;
     } cases[] = {
         {"add.u32 d, c, 0x200000;\n", CHECK_LANE_QUARTER,
-         "names lane 32; warp 0 reaches"},
+         "reaches lanes 96 to 127 only"},
         {"add.u32 d, c, 0x80000;\n", CHECK_TMEM_OUTSIDE, "starts at multiples of 32"},
         {"add.u32 d, c, t;\n", CHECK_LANE_QUARTER, "all lanes must agree"},
         {"add.u32 d, c, 256;\n", CHECK_TMEM_OUTSIDE, "columns 256 to 256 of CTA 0"},

@@ -18,15 +18,15 @@ static uint32_t random_bits(void)
 
 /* ---- the kernel: shared memory is filled from a ready-made image, then `steps` MMAs
  *
- * @G is the CTA group, @K kind and block, @M the mask of the commit.  Both CTAs of a
+ * $G is the CTA group, $K kind and block, $M the mask of the commit.  Both CTAs of a
  * pair fill their own memory; the leader issues.  Tensor memory: D at 0, scales of A at
  * 256, of B at 272.
  */
 #define PARAMS                                                                         \
     ".param .align 64 .b8 map[128], .param .u64 image, .param .u64 out, "              \
-    ".param .u64 a_desc, .param .u64 b_desc, .param .u32 idesc, .param .u32 steps, "   \
+    ".param .u64 a_desc, .param .u64 b_desc, .param .u32 idesc, .param .u32 n_steps, " \
     ".param .u32 a_step, .param .u32 b_step, .param .u32 sf_step, .param .u32 b_at, "  \
-    ".param .u32 sfa_at, .param .u32 sfb_at, .param .u32 bytes, .param .u32 n, "       \
+    ".param .u32 sfa_at, .param .u32 sfb_at, .param .u32 bytes, .param .u32 n_cols, "  \
     ".param .u32 mode, .param .u64 sf_desc"
 enum { ACCUMULATE = 1, A_BY_MAP = 2, NO_WAIT = 4, STORE_SCALES = 8 };
 
@@ -40,7 +40,8 @@ static const char kernel[] =
     "ld.param.u64 im, [image]; ld.param.u64 g, [out]; ld.param.u32 v, [bytes];\n"
     "mul.wide.u32 x, rank, v; add.u64 im, im, x;\n"
     "mul.wide.u32 x, rank, 131072; add.u64 g, g, x;\n"
-    "ld.param.u32 n, [n]; ld.param.u32 steps, [steps]; ld.param.u32 id, [idesc];\n"
+    "ld.param.u32 n, [n_cols]; ld.param.u32 steps, [n_steps]; ld.param.u32 id, "
+    "[idesc];\n"
     "setp.ne.u32 p, t, 0;\n"
     "@p bra INIT;\n"
     "mbarrier.init.shared::cta.b64 [a+8], 1; mbarrier.init.shared::cta.b64 [a+16], 1;\n"
@@ -58,7 +59,7 @@ static const char kernel[] =
     "add.u32 b, a, 1024;\n"
     "setp.ne.u32 p, w, 0;\n"
     "@p bra READY;\n"
-    "tcgen05.alloc.cta_group::@G.sync.aligned.shared::cta.b32 [a], 512;\n"
+    "tcgen05.alloc.cta_group::$G.sync.aligned.shared::cta.b32 [a], 512;\n"
     "READY: bar.sync 0;\n"
     "FULL: mbarrier.try_wait.parity.shared::cta.b64 p, [a+8], 0;\n"
     "@!p bra FULL;\n"
@@ -85,23 +86,23 @@ static const char kernel[] =
     "ld.param.u32 v, [sfa_at]; shr.u32 v, v, 4; cvt.u64.u32 s, v; add.u64 s, s, sd;\n"
     "ld.param.u32 k, [sf_step]; shr.u32 k, k, 2;\n" /* 512-byte blocks of B a step */
     "add.u32 sa, c, 256; mov.u32 i, 0;\n"
-    "CP_A: tcgen05.cp.cta_group::@G.32x128b.warpx4 [sa], s;\n" /* line CP_LINE */
+    "CP_A: tcgen05.cp.cta_group::$G.32x128b.warpx4 [sa], s;\n" /* line CP_LINE */
     "add.u64 s, s, 32; add.u32 sa, sa, 4; add.u32 i, i, 1; setp.lt.u32 p, i, steps;\n"
     "@p bra CP_A;\n"
     "ld.param.u32 v, [sfb_at]; shr.u32 v, v, 4; cvt.u64.u32 s, v; add.u64 s, s, sd;\n"
     "add.u32 sb, c, 272; mov.u32 i, 0; mul.lo.u32 j, k, steps;\n"
-    "CP_B: tcgen05.cp.cta_group::@G.32x128b.warpx4 [sb], s;\n"
+    "CP_B: tcgen05.cp.cta_group::$G.32x128b.warpx4 [sb], s;\n"
     "add.u64 s, s, 32; add.u32 sb, sb, 4; add.u32 i, i, 1; setp.lt.u32 p, i, j;\n"
     "@p bra CP_B;\n"
     "add.u32 sa, c, 256; add.u32 sb, c, 272; ld.param.u32 v, [sf_step]; mov.u32 i, 0;\n"
     "ld.param.u32 as, [a_step]; ld.param.u32 bs, [b_step];\n"
-    "STEP: tcgen05.mma.cta_group::@G.kind::@K [c], ad, bd, id, [sa], [sb], acc;\n"
+    "STEP: tcgen05.mma.cta_group::$G.kind::$K [c], ad, bd, id, [sa], [sb], acc;\n"
     "setp.eq.u32 acc, 0, 0; add.u32 i, i, 1; setp.lt.u32 p, i, steps;\n"
     "cvt.u64.u32 x, as; add.u64 ad, ad, x; cvt.u64.u32 x, bs; add.u64 bd, bd, x;\n"
     "add.u32 sa, sa, 4; add.u32 sb, sb, v;\n"
     "@p bra STEP;\n"
-    "mov.b16 mask, @M;\n"
-    "tcgen05.commit.cta_group::@G.mbarrier::arrive::one.shared::cluster.multicast::"
+    "mov.b16 mask, $M;\n"
+    "tcgen05.commit.cta_group::$G.mbarrier::arrive::one.shared::cluster.multicast::"
     "cluster.b64 [a+16], mask;\n"
     "ISSUED: and.b32 i, md, 4; setp.ne.u32 p, i, 0;\n"
     "@p bra DONE;\n"
@@ -118,7 +119,7 @@ static const char kernel[] =
     "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
     "setp.ne.u32 p, w, 0;\n"
     "@p bra END;\n"
-    "tcgen05.dealloc.cta_group::@G.sync.aligned.b32 c, 512;\n"
+    "tcgen05.dealloc.cta_group::$G.sync.aligned.b32 c, 512;\n"
     "END: ret;\n";
 
 /* Line of the module in which `words` stand. */
@@ -268,7 +269,7 @@ static const char *text_of(const struct problem *p)
     const char *group = p->group == 2 ? "2" : "1", *mask = p->group == 2 ? "3" : "1";
     size_t n = 0;
     for (const char *k = kernel; *k; k++) {
-        if (*k != '@') {
+        if (*k != '$') {
             text[n++] = *k;
             continue;
         }
@@ -531,7 +532,7 @@ SPOIL(no_version, c->a_desc &= ~((uint64_t)7 << 46))
 SPOIL(base_offset, c->b_desc |= (uint64_t)3 << 49)
 SPOIL(past_the_row, c->a_desc += 7)
 SPOIL(off_the_pattern, c->a_desc += 8)
-SPOIL(outside, c->b_desc += (uint64_t)0x3fff << 32)
+SPOIL(outside, c->b_desc |= (uint64_t)0x3fff << 32)
 SPOIL(overlapping, c->idesc = (c->idesc & ~0x7e0000u) | 32u << 17)
 SPOIL(nothing, (void)c)
 
