@@ -154,7 +154,7 @@ static bool blame_record(struct warp *w, const struct smem_record *r, uint32_t f
            "waited for the copy that fills them",
            from, to, r->range.cta->id[0], r->range.cta->id[1], r->range.cta->id[2],
            write ? "overwritten" : "read");
-    report_note(g, "the copy: %s", report_place(r->issuer, r->pc, place, sizeof place));
+    report_note(g, "the copy: %s", report_issuer(r->issuer, r->pc, place, sizeof place));
     report_note(g,
                 "it signals the barrier at 0x%x (initialised in line %d); no wait has "
                 "returned true for its phase %llu",
@@ -179,7 +179,7 @@ static bool blame_pending(struct warp *w, const struct async_op *o,
         write ? "written" : "read", kind_name(o->kind), r->write ? "writes" : "reads",
         r->from, r->to);
     report_note(g, "the pending one: %s",
-                report_place(o->issuer, o->pc, place, sizeof place));
+                report_issuer(o->issuer, o->pc, place, sizeof place));
     return false;
 }
 

@@ -193,10 +193,11 @@ static bool check_fills(struct warp *w, struct cta *c, const struct smem_desc *d
             uint32_t edge = next->to;
             next = fills_find(fills, edge);
             if (!next) {
-                report(grid_of(w), w, CHECK_DESCRIPTOR,
-                       "descriptor of %s: rows from %u at 0x%x to 0x%x reach beyond 0x%x, "
-                       "where what copies have filled ends",
-                       what, g * 8, from, to, edge);
+                report(
+                    grid_of(w), w, CHECK_DESCRIPTOR,
+                    "descriptor of %s: rows from %u at 0x%x to 0x%x reach beyond 0x%x, "
+                    "where what copies have filled ends",
+                    what, g * 8, from, to, edge);
                 return blame_fill(w, d, f);
             }
             if (!check_fill(w, d, what, rows, edge, next))
@@ -209,11 +210,13 @@ static bool check_fills(struct warp *w, struct cta *c, const struct smem_desc *d
 bool desc_check(struct warp *w, struct cta *c, const struct smem_desc *d,
                 const char *what, uint32_t rows, uint32_t chunks)
 {
-    if (d->swizzle != TMAP_SWIZZLE_NONE && d->start % d->pitch + chunks * 16 > d->pitch) {
-        report(grid_of(w), w, CHECK_DESCRIPTOR,
-               "descriptor of %s: it starts %u bytes into a row of %u bytes, which leaves "
-               "no room for the %u bytes of a step",
-               what, d->start % d->pitch, d->pitch, chunks * 16);
+    if (d->swizzle != TMAP_SWIZZLE_NONE &&
+        d->start % d->pitch + chunks * 16 > d->pitch) {
+        report(
+            grid_of(w), w, CHECK_DESCRIPTOR,
+            "descriptor of %s: it starts %u bytes into a row of %u bytes, which leaves "
+            "no room for the %u bytes of a step",
+            what, d->start % d->pitch, d->pitch, chunks * 16);
         return blame(w, d);
     }
     if (!check_window(w, c, d, what, rows, chunks))
@@ -236,10 +239,11 @@ bool desc_check_scales(struct warp *w, struct cta *c, const struct smem_desc *d,
     const struct fill *f = fills_find(&tma_state(c)->fills, d->start);
     if (!f || (d->swizzle == TMAP_SWIZZLE_NONE && d->sbo == 128))
         return true;
-    report(grid_of(w), w, CHECK_DESCRIPTOR,
-           "descriptor of %s: %s swizzle and groups of 8 rows %u bytes apart; a block of "
-           "scales is 32 rows of 16 bytes without gaps: no swizzle, 128 (field 8)",
-           what, tmap_swizzle_name(d->swizzle, d->atom), d->sbo);
+    report(
+        grid_of(w), w, CHECK_DESCRIPTOR,
+        "descriptor of %s: %s swizzle and groups of 8 rows %u bytes apart; a block of "
+        "scales is 32 rows of 16 bytes without gaps: no swizzle, 128 (field 8)",
+        what, tmap_swizzle_name(d->swizzle, d->atom), d->sbo);
     return blame_fill(w, d, f);
 }
 

@@ -54,7 +54,7 @@ bool tma_cta_end(struct warp *w, struct cta *c)
                    "0x%x is pending",
                    c->id[0], c->id[1], c->id[2], o->ranges[i].from, o->ranges[i].to);
             report_note(g, "the copy: %s",
-                        report_place(o->issuer, o->pc, place, sizeof place));
+                        report_issuer(o->issuer, o->pc, place, sizeof place));
             return false;
         }
     }

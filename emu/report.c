@@ -162,6 +162,15 @@ const char *report_place(const struct warp *w, uint32_t pc, char *text, size_t b
     return text;
 }
 
+const char *report_issuer(const struct warp *w, uint32_t pc, char *text, size_t bytes)
+{
+    const struct ptx_insn *i = insn_at(w, pc);
+    const struct cta *c = w->cta;
+    snprintf(text, bytes, "line %d (%s) block (%u,%u,%u) warp %d", i ? i->line : 0,
+             i ? i->opcode : "?", c->id[0], c->id[1], c->id[2], w->index);
+    return text;
+}
+
 /* Lowers g->failed_cluster to `number` + 1, so that higher ones stop. */
 static void mark_failed(struct grid *g, uint64_t number)
 {

@@ -61,5 +61,7 @@ enum flow report(struct grid *g, struct warp *w, enum check check, const char *f
 void report_note(struct grid *g, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* "line 212 (tcgen05.mma.cta_group::1...) block (3,0,0) warp 5 lanes 0x1" */
 const char *report_place(const struct warp *w, uint32_t pc, char *text, size_t bytes);
+/* The same without lanes: who issued something earlier, and is elsewhere now. */
+const char *report_issuer(const struct warp *w, uint32_t pc, char *text, size_t bytes);
 
 #endif

@@ -67,7 +67,7 @@ const struct fill *fills_find(const struct fills *f, uint32_t offset)
 const char *fill_describe(const struct fill *f, char *text, size_t bytes)
 {
     char place[512], name[64];
-    report_place(f->issuer, f->pc, place, sizeof place);
+    report_issuer(f->issuer, f->pc, place, sizeof place);
     if (f->is_tensor)
         snprintf(text, bytes, "%s, map %s", place,
                  tma_map_name(f->issuer->cta->cluster->grid, f->map_address, name,

@@ -211,7 +211,7 @@ static bool blame(struct warp *w, enum check check, const struct tmem_op *op,
            what, col, a->cta->rank, verb, kind_names[op->kind], kind_names[other->kind],
            g->kernel->ops[other->pc].insn->line);
     report_note(g, "the earlier one: %s",
-                report_place(other->issuer, other->pc, place, sizeof place));
+                report_issuer(other->issuer, other->pc, place, sizeof place));
     if (other->kind == TMEM_MMA || other->kind == TMEM_CP)
         report_note(g,
                     "no wait has returned true for a barrier that a commit behind it "
@@ -279,7 +279,7 @@ static bool check_unread(struct warp *w, const struct tmem_op *op, uint32_t numb
             "any tcgen05.ld has read what is in it",
             a->col, a->col + a->cols - 1);
         report_note(grid_of(w), "written last by: %s",
-                    report_place(older->issuer, older->pc, place, sizeof place));
+                    report_issuer(older->issuer, older->pc, place, sizeof place));
         report_note(grid_of(w), "does this warp wait until the accumulator is empty?");
         return false;
     }
@@ -399,7 +399,7 @@ bool tmem_idle(struct warp *w, struct tmem_area a)
                 col, a.cta->rank, kind_names[op->kind],
                 grid_of(w)->kernel->ops[op->pc].insn->line);
             report_note(grid_of(w), "the earlier one: %s",
-                        report_place(op->issuer, op->pc, place, sizeof place));
+                        report_issuer(op->issuer, op->pc, place, sizeof place));
             return false;
         }
     return true;
