@@ -32,7 +32,6 @@ struct CUgraph_st;
 struct CUctx_st {
     uint64_t id;
     unsigned flags;
-    bool primary;
     CUresult sticky; /* what a kernel did wrong: every later call returns it */
     CUfunc_cache cache;
     CUsharedconfig banks;

@@ -61,7 +61,7 @@ static CUresult push(struct CUctx_st *c)
 
 static CUresult open_context(struct CUctx_st *c, unsigned flags)
 {
-    *c = (struct CUctx_st){.id = next_id(), .flags = flags, .primary = c == &primary};
+    *c = (struct CUctx_st){.id = next_id(), .flags = flags};
     memcpy(c->limits, normal_limits, sizeof c->limits);
     if (!handle_add(c, HANDLE_CONTEXT))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -77,7 +77,7 @@ static void close_context(struct CUctx_st *c)
     module_unload_all(c);
     memory_free_owned(c);
     handle_drop(c);
-    if (!c->primary)
+    if (c != &primary)
         free(c);
     if (--open_count == 0)
         pool_reset();

@@ -130,12 +130,10 @@ static CUresult load(struct CUmod_st **out, const void *image, const void *owner
     double start = clock_seconds();
 
     buf_init(&log, scratch);
-    CUresult r = result_of(module_load(out, image, owner, &log));
+    enum module_result r = module_load(out, image, owner, j->max_registers, &log);
     write_results(j, log.data ? log.data : "", clock_seconds() - start);
     arena_free(scratch);
-    if (r == CUDA_SUCCESS)
-        (*out)->max_registers = j->max_registers;
-    return r;
+    return result_of(r);
 }
 
 /* ---- modules */

@@ -295,7 +295,6 @@ static void call_back(void *p)
 {
     struct stream_call *call = p;
     call->function(call->stream, CUDA_SUCCESS, call->data);
-    free(call);
 }
 
 EXPORTED CUresult cuStreamAddCallback(CUstream s, CUstreamCallback function, void *data,
@@ -312,11 +311,8 @@ EXPORTED CUresult cuStreamAddCallback(CUstream s, CUstreamCallback function, voi
         r = capture_break(stream);
     if (r != CUDA_SUCCESS)
         return leave(r);
-    struct stream_call *call = malloc(sizeof *call);
-    if (!call)
-        return leave(CUDA_ERROR_OUT_OF_MEMORY);
-    *call = (struct stream_call){s, function, data};
-    struct work w = {.kind = WORK_CALL, .u.call = {call_back, call}};
+    struct stream_call call = {s, function, data}; /* it is called before we return */
+    struct work w = {.kind = WORK_CALL, .u.call = {call_back, &call}};
     return leave(stream_submit(c, s, &w));
 }
 

@@ -246,7 +246,7 @@ static enum module_result load(struct CUmod_st *m, const char *text, struct buf 
 }
 
 enum module_result module_load(struct CUmod_st **out, const void *image,
-                               const void *owner, struct buf *log)
+                               const void *owner, int max_registers, struct buf *log)
 {
     enum module_result r = sniff(image, log);
     if (r != MODULE_OK)
@@ -255,6 +255,7 @@ enum module_result module_load(struct CUmod_st **out, const void *image,
     struct CUmod_st *m = ARENA_NEW(a, struct CUmod_st);
     m->arena = a;
     m->owner = owner;
+    m->max_registers = max_registers;
     r = load(m, image, log);
     if (r != MODULE_OK) {
         module_unload(m);

@@ -44,10 +44,11 @@ enum module_result {
     MODULE_NOT_EMULATED, /* uses what the emulator does not have */
 };
 
-/* Loads NUL-terminated PTX.  Settles which device this is (device_settle).  `log`
- * receives "line N; error : ..." lines when the result is not MODULE_OK. */
+/* Loads NUL-terminated PTX; `max_registers` as CU_JIT_MAX_REGISTERS, 0: no limit.
+ * Settles which device this is (device_settle).  `log` receives "line N; error : ..."
+ * lines when the result is not MODULE_OK. */
 enum module_result module_load(struct CUmod_st **out, const void *image,
-                               const void *owner, struct buf *log);
+                               const void *owner, int max_registers, struct buf *log);
 void module_unload(struct CUmod_st *m);
 struct CUfunc_st *module_function(struct CUmod_st *m, const char *name);
 /* NULL: the module has no such variable. */

@@ -5,18 +5,22 @@
 
 #include "emu/memory.h"
 
+#define MOST_BYTES (UINT64_C(1) << 47) /* of an address space */
+
+static bool fits(uint64_t count, uint64_t bytes)
+{
+    return bytes == 0 || count <= MOST_BYTES / bytes;
+}
+
 /* Bytes from the first to the last byte of a box; UINT64_MAX: more than there can be.
  */
 static uint64_t span_bytes(const struct place *p, const struct copy *c)
 {
-    const uint64_t limit = UINT64_C(1) << 47;
+    if (c->width_bytes > MOST_BYTES || !fits(c->rows, p->pitch_bytes) ||
+        !fits(p->slice_rows, p->pitch_bytes))
+        return UINT64_MAX;
     uint64_t slice_bytes = p->pitch_bytes * p->slice_rows;
-    bool too_large = c->width_bytes > limit || p->pitch_bytes > limit ||
-                     p->slice_rows > limit ||
-                     (p->pitch_bytes && (c->rows > limit / p->pitch_bytes ||
-                                         p->slice_rows > limit / p->pitch_bytes)) ||
-                     (slice_bytes && c->slices > limit / slice_bytes);
-    if (too_large)
+    if (!fits(c->slices, slice_bytes))
         return UINT64_MAX;
     return (c->slices - 1) * slice_bytes + (c->rows - 1) * p->pitch_bytes +
            c->width_bytes;
@@ -69,14 +73,12 @@ static void copy_run(const struct copy *c)
 static CUresult fill_check(const struct fill *f)
 {
     uint64_t element = (uint64_t)f->element_bytes;
-    uint64_t limit = UINT64_C(1) << 47;
     if (f->address % element || (f->rows > 1 && f->pitch_bytes % element))
         return CUDA_ERROR_INVALID_VALUE;
     if (!f->width_elems || !f->rows)
         return CUDA_SUCCESS;
-    if (f->width_elems > limit / element || f->pitch_bytes > limit ||
-        (f->rows > 1 && f->pitch_bytes < f->width_elems * element) ||
-        (f->pitch_bytes && f->rows > limit / f->pitch_bytes))
+    if (!fits(f->width_elems, element) || !fits(f->rows, f->pitch_bytes) ||
+        (f->rows > 1 && f->pitch_bytes < f->width_elems * element))
         return CUDA_ERROR_INVALID_VALUE;
     const struct allocation *m = memory_find(f->address);
     uint64_t bytes = (f->rows - 1) * f->pitch_bytes + f->width_elems * element;
