@@ -1,5 +1,6 @@
 #include "emu/libcuda.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +134,7 @@ static CUresult load(struct CUmod_st **out, const void *image, const void *owner
     enum module_result r = module_load(out, image, owner, j->max_registers, &log);
     write_results(j, log.data ? log.data : "", clock_seconds() - start);
     arena_free(scratch);
+    assert(r != MODULE_OK || *out);
     return result_of(r);
 }
 
