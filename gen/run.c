@@ -239,13 +239,11 @@ static bool make_operands(struct run *r)
         r->d_bytes = malloc(d_bytes + 2 * GUARD_BYTES);
     if (!r->d_bytes)
         return no_memory(r, "D");
-    memset(r->d_bytes, GUARD_BYTE, d_bytes + 2 * GUARD_BYTES);
-    memset(r->d_bytes + GUARD_BYTES, POISON_BYTE, d_bytes);
-    r->d = (struct d_matrix){.bytes = r->d_bytes,
-                             .m = g->m,
+    r->d = (struct d_matrix){.m = g->m,
                              .n = g->n,
                              .ld_bytes = (size_t)g->ldd,
                              .is_f32 = strcmp(r->image.d_type, "f32") == 0};
+    d_poison(&r->d, r->d_bytes);
     return true;
 }
 

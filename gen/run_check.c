@@ -16,6 +16,15 @@ static const uint8_t *element_bytes(const struct d_matrix *d, size_t row, size_t
     return d->bytes + GUARD_BYTES + row * d->ld_bytes + col * (d->is_f32 ? 4 : 2);
 }
 
+void d_poison(struct d_matrix *d, uint8_t *bytes)
+{
+    d->bytes = bytes;
+    memset(bytes, GUARD_BYTE, d->m * d->ld_bytes + 2 * GUARD_BYTES);
+    for (size_t row = 0; row < d->m; row++)
+        memset(bytes + GUARD_BYTES + row * d->ld_bytes, POISON_BYTE,
+               d->n * (d->is_f32 ? 4 : 2));
+}
+
 double d_element(const struct d_matrix *d, size_t row, size_t col)
 {
     if (d->is_f32) {
@@ -40,7 +49,7 @@ struct d_touched d_check_touched(const struct d_matrix *d)
                 t.first_unwritten = (struct d_place){row, col};
         const uint8_t *start = d->bytes + GUARD_BYTES + row * d->ld_bytes;
         for (size_t i = row_bytes; i < d->ld_bytes; i++)
-            if (start[i] != POISON_BYTE && !t.strayed++)
+            if (start[i] != GUARD_BYTE && !t.strayed++)
                 t.first_strayed = (int64_t)(row * d->ld_bytes + i);
     }
     const size_t bytes = d->m * d->ld_bytes;

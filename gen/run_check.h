@@ -11,8 +11,8 @@
 struct npy;
 
 #define GUARD_BYTES 4096 /* before and behind D */
-#define GUARD_BYTE 0xa5
-#define POISON_BYTE 0xff /* of D: a NaN in both types, which no kernel writes */
+#define GUARD_BYTE 0xa5  /* there, and between D's rows */
+#define POISON_BYTE 0xff /* of D's elements: a NaN that no kernel writes */
 
 struct d_matrix {
     const uint8_t *bytes; /* guard, m rows of ld_bytes, guard */
@@ -20,6 +20,8 @@ struct d_matrix {
     bool is_f32;
 };
 
+/* Fills `bytes`, which are D's from now on, with guards and poison. */
+void d_poison(struct d_matrix *d, uint8_t *bytes);
 double d_element(const struct d_matrix *d, size_t row, size_t col);
 
 struct d_place {

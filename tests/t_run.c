@@ -151,10 +151,10 @@ static struct problem make_problem(void)
                               .alpha = 0.3}; /* inexact */
     p.bytes = malloc(2 * GUARD_BYTES + M * LD);
     CHECK(p.bytes != NULL);
-    memset(p.bytes, GUARD_BYTE, 2 * GUARD_BYTES + M * LD);
-    memset(p.bytes + GUARD_BYTES, POISON_BYTE, M * LD);
-    p.d = (struct d_matrix){
-        .bytes = p.bytes, .m = M, .n = N, .ld_bytes = LD, .is_f32 = true};
+    p.d = (struct d_matrix){.m = M, .n = N, .ld_bytes = LD, .is_f32 = true};
+    d_poison(&p.d, p.bytes);
+    CHECK_EQ(d_check_touched(&p.d).unwritten, M * N);
+    CHECK_EQ(d_check_touched(&p.d).strayed, 0);
     struct ref_dot *dots = malloc(sizeof *dots * M * N);
     CHECK(dots && ref_gemm(&p.ref, 0, M, 0, N, dots));
     for (size_t row = 0; row < M; row++)

@@ -1,14 +1,17 @@
 """`gen run` from matrices in files to a matrix in a file, on the emulator; the expected
 result is python/nvfp4.py's, in numpy."""
 
+import os
 import re
+import shutil
+import subprocess
 import sys
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from conftest import ROOT, SANITIZED, gen
+from conftest import BIN, ROOT, SANITIZED, gen
 
 sys.path.insert(0, str(ROOT / "python"))
 import nvfp4  # noqa: E402
@@ -151,3 +154,60 @@ def test_large_products_are_compared_in_part():
     code, out, err = gen("run", "--tile", "128x128", *size, "--driver", "emu", "--check")
     assert code == 0, err
     assert re.search(r"random elements, \d+ of 65536; --check=full compares all", out)
+
+
+def kernel(*words):
+    code, ptx, err = gen(*TILE, *words)
+    assert code == 0, err
+    return ptx
+
+
+def run_file(folder, ptx, *size):
+    path = folder / "kernel.ptx"
+    path.write_text(ptx)
+    return gen("run", path, *size, "--driver", "emu", "--check")
+
+
+def test_wrong_element_is_named(tmp_path):
+    ptx = kernel()
+    assert "mul.f32       v3, v3, alpha;" in ptx
+    wrong = ptx.replace("mul.f32       v3, v3, alpha;", "add.f32       v3, v3, alpha;")
+    size = ("-m", 20, "-n", 64, "-k", 64)
+    assert run_file(tmp_path, ptx, *size, "--alpha", 0.5)[0] == 0
+    code, _, err = run_file(tmp_path, wrong, *size, "--alpha", 0.5)
+    assert code == 1
+    row, col = re.search(r"\d+ of 1280 elements are wrong; the worst is D\[(\d+)\]\[(\d+)\]: "
+                         r".* but the reference is .* \[run-wrong\]", err).groups()
+    assert int(row) < 20
+    assert int(col) % 32 == 3
+
+
+def test_bytes_between_rows_are_guarded(tmp_path):
+    """A map of D as wide as D: the store then writes all 16 bytes of the last piece."""
+    ptx = kernel()
+    assert "dims=n8,m" in ptx
+    ptx = ptx.replace("dims=n8,m", "dims=n,m")
+    manifest = "".join(line[3:] for line in re.search(
+        r"(?ms)^// fp4gen-manifest 1\n.*?^// end-manifest\n", ptx)[0].splitlines(True))
+    ptx = re.sub(r"fp4gen_manifest\[\d+\] = \{[^}]*\}",
+                 f"fp4gen_manifest[{len(manifest)}] = "
+                 "{" + ",".join(str(b) for b in manifest.encode()) + "}", ptx)
+    code, _, err = run_file(tmp_path, ptx, "-m", 20, "-n", 9, "-k", 64)
+    assert code == 1
+    assert re.search(r"280 bytes outside D's elements were written, the first is 18 bytes "
+                     r"from D's start \[run-strayed\]", err), err
+    code, _, err = run_file(tmp_path, kernel(), "-m", 20, "-n", 9, "-k", 64)
+    assert code == 0, err
+
+
+def test_emulator_that_is_not_there(tmp_path):
+    program = tmp_path / "bin/gen"
+    program.parent.mkdir()
+    shutil.copy(BIN / "gen", program)
+    env = {k: v for k, v in os.environ.items() if k != "FP4GEN_EMU_LIB"}
+    done = subprocess.run([program, "run", *TILE, "-m", "8", "-n", "8", "-k", "64",
+                           "--driver", "emu"], text=True, capture_output=True, env=env,
+                          check=False)
+    assert done.returncode == 1
+    assert "[emu-not-found]" in done.stderr
+    assert f"nor in ../lib of {program}" in done.stderr
