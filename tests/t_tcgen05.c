@@ -126,6 +126,30 @@ TEST(a_pair_allocates_together)
     emu_done(&r);
 }
 
+TEST(a_commit_of_nothing_arrives_at_once)
+{
+    for (int lazy = 0; lazy < 2; lazy++) {
+        static const char body[] =
+            BEGIN "setp.ne.u32 p, t, 0;\n"
+                  "@p bra END;\n"
+                  "mbarrier.init.shared::cta.b64 [a], 1;\n"
+                  "fence.mbarrier_init.release.cluster;\n"
+                  "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster."
+                  "b64 [a];\n"
+                  "POLL: mbarrier.try_wait.parity.shared::cta.b64 p, [a], 0;\n"
+                  "@!p bra POLL;\n"
+                  ".reg .b64 h; cvt.u64.u32 h, a; cvta.shared.u64 h, h;\n"
+                  "tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [h];\n"
+                  "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [a], 1;\n"
+                  "@!p bra AGAIN;\n"
+                  "END: ret;\n";
+        struct emu_run r = {.lazy = lazy};
+        prepare(&r, body, 32);
+        EMU_FINE(&r);
+        emu_done(&r);
+    }
+}
+
 /* ---- loads and stores */
 
 /* Four warps.  Cell (lane, column) of the first 128 columns gets lane << 16 | column by

@@ -695,3 +695,96 @@ TEST(bad_scale_descriptors)
     check_bad(&p, scale_swizzle, CHECK_DESCRIPTOR, line_of("CP_A: tcgen05.cp"),
               "32B swizzle");
 }
+
+/* ---- kernels with one place changed */
+
+/* Replaces the first `from` by `to` in the kernel of `p`. */
+static const char *changed(const struct problem *p, const char *from, const char *to)
+{
+    static char text[20480];
+    const char *original = text_of(p), *at = strstr(original, from);
+    if (!at)
+        test_fail(__FILE__, __LINE__, "no \"%s\" in the kernel", from);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - original), original, to,
+             at + strlen(from));
+    return text;
+}
+
+static void check_changed(struct problem *p, bool lazy, const char *from,
+                          const char *to, enum check check, int line, const char *words)
+{
+    struct emu_run r = {.lazy = lazy};
+    struct call c;
+    fill(p);
+    prepare(&r, p, &c);
+    finish(&r, p, &c);
+    r.body = changed(p, from, to);
+    EMU_EXPECT(&r, check, line, words);
+    emu_done(&r);
+}
+
+#define CP_A "CP_A: tcgen05.cp.cta_group::1.32x128b.warpx4 [sa], s;"
+#define LAST_COMMIT "cluster.b64 [a+16], mask;"
+/* One more MMA behind the commit, with the operands of the first. */
+#define AGAIN(d, accumulate)                                                           \
+    LAST_COMMIT                                                                        \
+        " sub.u64 ad, ad, 8; sub.u64 bd, bd, 8; add.u32 sa, c, 256; add.u32 sb, "      \
+        "c, 272; setp." accumulate ".u32 acc, n, n; tcgen05.mma.cta_group::1."         \
+        "kind::mxf4nvf4.block_scale.block16 [" d "], ad, bd, id, [sa], [sb], acc;"
+
+TEST(scales_that_are_not_there)
+{
+    int line = line_of("tcgen05.mma");
+    for (int lazy = 0; lazy < 2; lazy++) {
+        struct problem p = problem();
+        check_changed(
+            &p, lazy, CP_A, "CP_A: ", CHECK_UNINITIALISED, line,
+            "scales of A: tensor memory column 256, lanes 0 to 31 of CTA 0, was "
+            "never written");
+        check_changed(&p, lazy, CP_A,
+                      "CP_A: tcgen05.cp.cta_group::1.64x128b.warpx2::02_13 [sa], s;",
+                      CHECK_SCALE_COPIES, line,
+                      "lanes 32 to 63 differ from lanes 0 to 31");
+        check_changed(&p, lazy, "add.u32 sa, c, 256; add.u32 sb, c, 272; ld.param",
+                      "add.u32 sa, c, 257; add.u32 sb, c, 272; ld.param",
+                      CHECK_ALIGNMENT, line,
+                      "scales of A at tensor memory column 257: scales start at even");
+        check_changed(&p, lazy, "add.u32 sb, c, 272; ld.param",
+                      "add.u32 sb, c, 510; ld.param", CHECK_TMEM_OUTSIDE, line,
+                      "scales of B: tensor memory columns 510 to 513");
+    }
+}
+
+TEST(accumulators_at_the_wrong_time)
+{
+    for (int lazy = 0; lazy < 2; lazy++) {
+        struct problem p = problem();
+        p.mode = ACCUMULATE;
+        check_changed(&p, lazy, "@!acc bra CLEARED;", "bra CLEARED;",
+                      CHECK_UNINITIALISED, line_of("tcgen05.mma"),
+                      "the accumulator: tensor memory column 0");
+        p.mode = 0;
+        /* Another accumulator that overlaps the first: not pipelined with it. */
+        check_changed(
+            &p, lazy, LAST_COMMIT, AGAIN("c+8", "eq"), CHECK_TMEM_UNFINISHED,
+            line_of("cluster.b64 [a+16]"),
+            "column 8 of CTA 0 is used by this tcgen05.mma while the tcgen05.mma");
+    }
+    struct problem p = problem();
+    check_changed(&p, false, LAST_COMMIT, AGAIN("c", "ne"), CHECK_TMEM_OVERWRITTEN,
+                  line_of("cluster.b64 [a+16]"),
+                  "is started anew before any tcgen05.ld has read what is in it");
+}
+
+TEST(columns_freed_while_in_use)
+{
+    for (int lazy = 0; lazy < 2; lazy++) {
+        struct problem p = problem();
+        p.mode = NO_WAIT;
+        check_changed(&p, lazy, "DONE: bar.sync 0;",
+                      "DONE: bar.sync 0; setp.ne.u32 p, w, 0; @p bra END; "
+                      "tcgen05.dealloc.cta_group::1.sync.aligned.b32 c, 512; ret;",
+                      CHECK_TMEM_IN_USE, line_of("DONE:"),
+                      "is freed while the tcgen05.mma of line");
+    }
+}
