@@ -159,9 +159,10 @@ TEST(carries_chain)
     SAME("{ .reg .u64 z; @add.cc.u64 z, %1, %2; @addc.u64 %0, 0, 0; }", "ddd", carry64);
     SAME("{ .reg .u32 z; @sub.cc.u32 z, %1, %2; @subc.u32 %0, 0, 0; }", "rrr",
          borrow32);
-    SAME("{ .reg .u32 z; add.cc.u32 z, -1, 1; addc.cc.u32 z, %1, %2; addc.u32 %0, 0, "
-         "0; }",
-         "rrr", carry_chain);
+    SAME(
+        "{ .reg .u32 z; @add.cc.u32 z, -1, 1; @addc.cc.u32 z, %1, %2; @addc.u32 %0, 0, "
+        "0; }",
+        "rrr", carry_chain);
     SAME("{ .reg .u32 z; @mad.lo.cc.u32 z, %1, %2, %3; @addc.u32 %0, 0, 0; }", "rrrr",
          mad_carry);
     SAME("{ .reg .u32 z; @add.cc.u32 z, %1, %2; @madc.hi.u32 %0, %1, %2, %3; }", "rrrr",
@@ -720,8 +721,8 @@ TEST(moves_pack_and_unpack)
     SAME("mov.pred %0, %1;", "pp", first);
     SAME("mov.b64 %0, {%1, %2};", "drr", pack2);
     SAME("mov.b64 {_, %0}, %1;", "rd", high32);
-    SAME("{ .reg .b16 a, b, c; mov.b64 {a, b, %0, c}, %1; }", "hd", third16);
-    SAME("{ .reg .b16 a; mov.b32 {a, %0}, %1; }", "hr", high16);
+    SAME("{ .reg .b16 a, b, c; @mov.b64 {a, b, %0, c}, %1; }", "hd", third16);
+    SAME("{ .reg .b16 a; @mov.b32 {a, %0}, %1; }", "hr", high16);
     static const uint64_t few[] = {0, 1, 0x80, 0xff, 0x7fff, 0xffff};
     struct emu_insn four = {"mov.b64 %0, {%1, %2, %3, %4};", "dhhhh"};
     emu_insn_check(__FILE__, __LINE__, &four, few, COUNT_OF(few), NULL, 0, pack4);
