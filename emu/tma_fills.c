@@ -51,7 +51,9 @@ void fills_add(struct fills *f, const struct fill *new_fill)
     int covered = i;
     while (covered < f->count && f->at[covered].to <= new_fill->to)
         covered++;
-    memmove(f->at + i, f->at + covered, (size_t)(f->count - covered) * sizeof *f->at);
+    if (covered > i)
+        memmove(f->at + i, f->at + covered,
+                (size_t)(f->count - covered) * sizeof *f->at);
     f->count -= covered - i;
     if (i < f->count && f->at[i].from < new_fill->to)
         f->at[i].from = new_fill->to;

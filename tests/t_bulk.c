@@ -1,9 +1,10 @@
 /* t_bulk.c - plain bulk copies, groups, multicast and barriers of pairs. */
-#include "emu/tmap.h"
+#include "emu/tma.h"
 #include "tests/emu_run.h"
 #include "tests/test.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* Lane 0 of one warp; parameters are two or three buffers. */
 #define BUFFERS ".param .u64 from, .param .u64 to"
@@ -395,4 +396,37 @@ TEST(bad_clusters)
         EMU_EXPECT(&r, cases[i].check, 0, cases[i].words);
         emu_done(&r);
     }
+}
+
+/* ---- who filled what */
+
+static void add_fill(struct fills *f, uint32_t from, uint32_t to, uint32_t pc)
+{
+    struct fill x = {.from = from, .to = to, .pc = pc};
+    fills_add(f, &x);
+}
+
+/* Against a table with one entry a byte. */
+TEST(fills_remember_the_last_copy_of_each_byte)
+{
+    static uint32_t last[4096];
+    struct fills f = {0};
+    uint64_t state = 1;
+    for (uint32_t pc = 1; pc <= 2000; pc++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        uint32_t from = (uint32_t)(state >> 33) % 4000,
+                 bytes = (uint32_t)(state >> 50) % 96;
+        if (bytes == 0)
+            continue;
+        add_fill(&f, from, from + bytes, pc);
+        for (uint32_t i = from; i < from + bytes; i++)
+            last[i] = pc;
+        for (int i = 1; i < f.count; i++)
+            CHECK(f.at[i - 1].from < f.at[i - 1].to && f.at[i - 1].to <= f.at[i].from);
+        for (uint32_t i = 0; i < 4096; i += pc % 37 + 1) {
+            const struct fill *at = fills_find(&f, i);
+            CHECK_EQ(at ? at->pc : 0, last[i]);
+        }
+    }
+    free(f.at);
 }
