@@ -332,9 +332,11 @@ static bool read_param(struct reader *r)
         [PARAM_PTR] = "ptr",
     };
     static const char *const names[] = {
-        [PARAM_TENSOR_MAP] = NULL, /* any tensor that is listed above */
-        [PARAM_U32] = " m n k ",   [PARAM_U64] = " ldd ",
-        [PARAM_F32] = " alpha ",   [PARAM_PTR] = " alpha_ptr d_ptr ",
+        [PARAM_TENSOR_MAP] = " a b sfa sfb d ",
+        [PARAM_U32] = " m n k ",
+        [PARAM_U64] = " ldd ",
+        [PARAM_F32] = " alpha ",
+        [PARAM_PTR] = " alpha_ptr d_ptr ",
     };
     if (r->out->param_count == IMAGE_MAX_PARAMS)
         return bad_value(r, r->value, "32 parameters at most");
@@ -344,14 +346,16 @@ static bool read_param(struct reader *r)
         return false;
     int kind = find_name(kind_name, kinds, COUNT_OF(kinds));
     if (kind < 0)
-        return bad_value(r, r->value, "NAME and tensor-map, u32, f32 or ptr");
+        return bad_value(r, r->value, "NAME and tensor-map, u32, u64, f32 or ptr");
     p->kind = (enum image_param_kind)kind;
-    if (p->kind == PARAM_TENSOR_MAP && tensor_is_new(r, p->name))
-        return bad_value(r, r->value, "a tensor that a line above describes");
     char padded[sizeof p->name + 2] = " ";
     strcat(strcat(padded, p->name), " ");
-    if (names[kind] && !strstr(names[kind], padded))
-        return bad_value(r, r->value, "m, n, k as u32, alpha as f32, alpha_ptr as ptr");
+    if (!strstr(names[kind], padded))
+        return bad_value(r, r->value,
+                         "a, b, sfa, sfb, d as tensor-map, m, n, k as u32, ldd as u64, "
+                         "alpha as f32, d_ptr, alpha_ptr as ptr");
+    if (p->kind == PARAM_TENSOR_MAP && tensor_is_new(r, p->name))
+        return bad_value(r, r->value, "a tensor that a line above describes");
     r->out->param_count++;
     return true;
 }

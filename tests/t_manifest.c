@@ -259,7 +259,9 @@ TEST(wrong_tensors)
 TEST(wrong_params)
 {
     static const char code[] = "manifest-value";
-    check_refused("param: a tensor-map", "param: c tensor-map", code, "line above");
+    check_refused("param: a tensor-map", "param: c tensor-map", code,
+                  "d as tensor-map");
+    check_refused("tensor: sfa", "tensor: sfc", code, "line above");
     check_refused("param: m u32", "param: q u32", code, "m, n, k as u32");
     check_refused("param: m u32", "param: n k u32", code, "tensor-map, u32");
     check_refused("param: m u32", "param: m", code, "tensor-map, u32");
