@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { M = 150, N = 200, K = 448, LD = K / 2, KBS = K / 16 };
+enum { M = 148, N = 200, K = 448, LD = K / 2, KBS = K / 16 };
 
 struct data {
     struct ref_gemm g;
