@@ -32,7 +32,7 @@ bool ptx_type_agrees(enum ptx_type want, enum ptx_type type, bool wider)
         return true;
     if (is_int(want))
         return is_int(type);
-    return want == type || (wider && is_float(want) && is_float(type));
+    return want == type;
 }
 
 static bool constant_agrees(enum ptx_type want, const struct ptx_operand *o)
@@ -149,17 +149,19 @@ static bool fits_read(const struct place *p, const struct ptx_operand *o,
 
 static bool fits_list(const struct place *p, const struct ptx_operand *o, bool sinks)
 {
-    if (o->kind != PTX_OPND_VECTOR || o->item_count == 0)
+    if (o->kind != PTX_OPND_VECTOR)
         return false;
+    int regs = 0;
     for (int i = 0; i < o->item_count; i++) {
         const struct ptx_operand *item = &o->items[i];
-        bool ok = is_reg(p, item, p->type, p->alt->wider) ||
-                  (sinks && item->kind == PTX_OPND_SINK) ||
+        bool reg = is_reg(p, item, p->type, p->alt->wider);
+        bool ok = reg || (sinks && item->kind == PTX_OPND_SINK) ||
                   (p->index > 0 && is_constant(item, p->type));
         if (!ok)
             return false;
+        regs += reg;
     }
-    return true;
+    return regs > 0;
 }
 
 static bool fits_pair(const struct place *p, const struct ptx_operand *o)
@@ -179,7 +181,7 @@ static bool fits_address(const struct place *p, const struct ptx_operand *o)
         return o->reg >= 0 && ptx_type_agrees(p->alt->type, reg_type(p, o), false) &&
                !is_float(reg_type(p, o));
     if (o->reg < 0)
-        return true;
+        return o->var || ptx_has(p->insn, PTX_M_LOCAL);
     enum ptx_type t = reg_type(p, o);
     int bits = ptx_type_bits(t);
     return (is_int(t) || is_bits(t)) && (bits == 32 || bits == 64);
@@ -190,7 +192,7 @@ static bool fits_tensor(const struct place *p, const struct ptx_operand *o)
     if (o->kind != PTX_OPND_TENSOR)
         return false;
     const struct ptx_operand *map = &o->items[0];
-    if (map->kind == PTX_OPND_REG ? !is_reg(p, map, PTX_T_B64, false)
+    if (map->kind == PTX_OPND_REG ? !is_reg(p, map, PTX_T_U64, false)
                                   : map->kind != PTX_OPND_VAR)
         return false;
     for (int i = 1; i < o->item_count; i++) {
@@ -329,7 +331,7 @@ static const char *alt_text(struct arena *a, const struct ptx_insn *insn,
     case 'a':
         return alt->type ? "an address in a 32-bit register, [r]" : "an address, [r]";
     case 't':
-        return "a tensor map (64-bit address) and coordinates, [map, {x, y}]";
+        return "[map, {x, y}]: a 64-bit address and 32-bit integer coordinates";
     case 'l':
         return "a label";
     case 'v':
@@ -342,6 +344,22 @@ static const char *alt_text(struct arena *a, const struct ptx_insn *insn,
     default:
         return "something else";
     }
+}
+
+/* Which of its parts is the wrong one: the map, or a coordinate. */
+static const char *tensor_text(const struct checker *c, const struct ptx_operand *o)
+{
+    for (int i = 0; i < o->item_count; i++) {
+        const struct ptx_operand *item = &o->items[i];
+        if (item->kind != PTX_OPND_REG)
+            continue;
+        enum ptx_type type = c->f->regs[item->reg].type;
+        if (!ptx_type_agrees(i ? PTX_T_S32 : PTX_T_U64, type, false))
+            return arena_printf(c->d->arena, "a tensor with the .%s register %s as %s",
+                                ptx_type_spelling(type), item->name,
+                                i ? "a coordinate" : "its map");
+    }
+    return "a tensor map with coordinates";
 }
 
 static const char *operand_text(const struct checker *c, const struct ptx_operand *o)
@@ -365,7 +383,8 @@ static const char *operand_text(const struct checker *c, const struct ptx_operan
         if (o->reg >= 0)
             return arena_printf(a, "[.%s register %s]",
                                 ptx_type_spelling(c->f->regs[o->reg].type), o->name);
-        return o->name ? arena_printf(a, "[%s]", o->name) : "a constant address";
+        return o->name ? arena_printf(a, "[%s]", o->name)
+                       : "a constant address (only .local has those)";
     case PTX_OPND_VECTOR:
         for (int i = 0; i < o->item_count; i++) {
             const struct ptx_operand *item = &o->items[i];
@@ -376,7 +395,7 @@ static const char *operand_text(const struct checker *c, const struct ptx_operan
         }
         return arena_printf(a, "a list {} of %d", o->item_count);
     case PTX_OPND_TENSOR:
-        return "a tensor map with coordinates";
+        return tensor_text(c, o);
     case PTX_OPND_PAIR:
         return "a pair a|b";
     case PTX_OPND_LABEL:

@@ -86,11 +86,7 @@ static bool check_address(struct checker *c, const struct ptx_insn *insn)
                 return check_operand_error(c, insn, i,
                                            "an address in a 64-bit register");
         } else if (!o->var) {
-            if (space != PTX_LOCAL)
-                return rule_error(
-                    c, insn,
-                    "constant addresses are for .local only: put it into a "
-                    "register");
+            continue; /* a constant, in .local */
         } else if (space == PTX_GENERIC ? o->var->space == PTX_PARAM
                                         : o->var->space != space) {
             return check_error(c, DIAG_OP_SPACE, o->line, o->col, o->var->name,
@@ -403,6 +399,14 @@ bool check_rules(struct checker *c, const struct ptx_insn *insn)
     case PTX_RED:
     case PTX_PREFETCH:
     case PTX_PREFETCHU:
+    case PTX_MBARRIER_INIT:
+    case PTX_MBARRIER_INVAL:
+    case PTX_MBARRIER_EXPECT_TX:
+    case PTX_MBARRIER_COMPLETE_TX:
+    case PTX_MBARRIER_ARRIVE:
+    case PTX_MBARRIER_ARRIVE_DROP:
+    case PTX_MBARRIER_TEST_WAIT:
+    case PTX_MBARRIER_TRY_WAIT:
         return check_address(c, insn);
     case PTX_MOV:
         return check_mov(c, insn);

@@ -125,12 +125,18 @@ static const struct row rows[] = {
     {"sm_100a", 90, "ld.u32 r0, [kn];", "op-space"},
     {"sm_100a", 90, "ld.param.u32 r0, [kn];", NULL},
     {"sm_100a", 90, "st.param.u32 [kn], r0;", "op-rule"},
-    {"sm_100a", 90, "ld.shared.u32 r0, [16];", "op-rule"},
+    {"sm_100a", 90, "ld.shared.u32 r0, [16];", "op-operand"},
     {"sm_100a", 90, "ld.shared.u32 r0, sh;", "op-operand"},
     {"sm_100a", 90, "ld.relaxed.u32 r0, [d1];", "op-lacks"},
     {"sm_100a", 90, "ld.acquire.gpu.global.u32 r0, [d1];", NULL},
     {"sm_100a", 90, "ld.volatile.gpu.global.u32 r0, [d1];", "op-modifier"},
     {"sm_100a", 90, "ld.nc.u32 r0, [d1];", "op-lacks"},
+    {"sm_100a", 90, "ld.volatile.global.L1::evict_last.u32 r0, [d1];", "op-modifier"},
+    {"sm_100a", 90, "ld.global.f32 g0, [d1];", "op-operand"},
+    {"sm_100a", 90, "mbarrier.init.b64 [r1], 1;", "op-operand"},
+    {"sm_100a", 90, "elect.sync _|p1, f1;", "op-operand"},
+    {"sm_100a", 90, "cvt.rn.bf16.f32 r0, f1;", "op-operand"},
+    {"sm_100a", 90, "cvt.rn.f16.f32 r0, f1;", NULL},
     {"sm_100a", 90, "ld.global.nc.L1::no_allocate.v4.f32 {f0, f1, f2, f3}, [d1];",
      NULL},
     {"sm_100a", 90, "ld.shared.v4.f32 {f0, f1, f2}, [r1];", "op-operand"},
@@ -594,7 +600,11 @@ TEST(an_operand_is_shown_where_it_stands)
     CHECK_EQ(d->first->loc.col, 7);
     CHECK_STR(d->first->text,
               "operand 4 of 'tcgen05.mma.cta_group::1.kind::f16' is the .b64 register "
-              "d3, expected a .b32 register or constant");
+              "d3, expected a .u32 register or constant");
+    d = refused(
+        a, "sm_100f",
+        "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [d1, {r1, f2}], [r3];");
+    CHECK(strstr(d->first->text, "a tensor with the .f32 register f2 as a coordinate"));
     d = refused(a, "sm_100f", "ld.global.ftz.u32 r1, [d1];");
     CHECK_DIAG(d, "op-modifier", 8);
     CHECK_EQ(d->first->loc.col, 11);
@@ -719,4 +729,131 @@ TEST(the_emulated_families_are_those_of_one_nvfp4_gemm_and_more)
         CHECK(ptx_op_info(emulated[i])->emulated);
     for (size_t i = 0; i < COUNT_OF(refused_ones); i++)
         CHECK(!ptx_op_info(refused_ones[i])->emulated);
+}
+
+/* ---- whole kernels */
+
+/* One CTA: a stage of operands through TMA, scales into tensor memory, one MMA, bf16.
+ */
+static const char ONE_CTA[] =
+    ".version 8.8\n.target sm_100f\n.address_size 64\n"
+    ".extern .shared .align 1024 .b8 sm[];\n"
+    ".visible .entry one(.param .align 64 .b8 ma[128], .param .align 64 .b8 mb[128],\n"
+    "                    .param .u64 scales, .param .u64 out)\n"
+    ".reqntid 192, 1, 1\n.minnctapersm 1\n{\n"
+    "  .reg .pred p, lead, acc; .reg .b32 thr, warp, base, bar, tm, x, i<8>;\n"
+    "  .reg .b64 pa, pb, da, db, ds, o; .reg .f32 v<8>; .reg .b16 h;\n"
+    "  mov.u32 thr, %tid.x;  shr.u32 warp, thr, 5;  mov.b32 base, sm;\n"
+    "  add.u32 bar, base, 64;\n"
+    "  setp.ne.u32 p, thr, 0;\n  @p bra READY;\n"
+    "  mbarrier.init.shared::cta.b64 [bar], 1;\n"
+    "  mbarrier.init.shared::cta.b64 [bar+8], 1;\n"
+    "  fence.mbarrier_init.release.cluster;\n"
+    "READY:\n  bar.warp.sync 0xffffffff;\n"
+    "  setp.ne.u32 p, warp, 5;\n  @p bra ALLOCATED;\n"
+    "  tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [base], 256;\n"
+    "  tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n"
+    "ALLOCATED:\n  tcgen05.fence::before_thread_sync;\n  bar.sync 0;\n"
+    "  tcgen05.fence::after_thread_sync;\n  ld.shared.b32 tm, [sm];\n"
+    "  setp.lt.u32 p, warp, 4;\n  @p bra DRAIN;\n"
+    "  elect.sync _|lead, 0xffffffff;\n  @!lead bra DONE;\n"
+    "  setp.eq.u32 p, warp, 5;\n  @p bra MATH;\n"
+    "  mov.b64 pa, ma;  cvta.param.u64 pa, pa;  prefetch.tensormap [pa];\n"
+    "  mov.b64 pb, mb;  cvta.param.u64 pb, pb;  prefetch.tensormap [pb];\n"
+    "  mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 36864;\n"
+    "  add.u32 x, base, 1024;\n"
+    "  cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes\n"
+    "    [x], [pa, {0, 0}], [bar];\n"
+    "  cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes\n"
+    "    [x+16384], [pb, {0, i0}], [bar];\n"
+    "  ld.param.u64 o, [scales];\n"
+    "  cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes\n"
+    "    [x+32768], [o], 4096, [bar];\n"
+    "  bra.uni DONE;\n"
+    "MATH:\n  mbarrier.try_wait.parity.shared::cta.b64 p, [bar], 0, 10000000;\n"
+    "  @!p bra MATH;\n  tcgen05.fence::after_thread_sync;\n"
+    "  bfe.u32 x, base, 4, 14;  cvt.u64.u32 da, x;\n"
+    "  or.b64 da, da, 0x4000404000010000;  add.s64 db, da, 1024;  add.s64 ds, da, "
+    "2048;\n"
+    "  add.u32 i1, tm, 128;\n"
+    "  tcgen05.cp.cta_group::1.32x128b.warpx4 [i1], ds;\n"
+    "  tcgen05.cp.cta_group::1.32x128b.warpx4 [i1+4], ds;\n"
+    "  mov.pred acc, 0;\n"
+    "  tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16\n"
+    "    [tm], da, db, 0x08200480, [i1], [i1+4], acc;\n"
+    "  tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar+8];\n"
+    "  bra.uni DONE;\n"
+    "DRAIN:\n  mbarrier.try_wait.parity.shared::cta.b64 p, [bar+8], 0;\n"
+    "  @!p bra DRAIN;\n  tcgen05.fence::after_thread_sync;\n"
+    "  shl.b32 x, warp, 21;  add.u32 x, x, tm;\n"
+    "  tcgen05.ld.sync.aligned.32x32b.x8.b32 {v0, v1, v2, v3, v4, v5, v6, v7}, [x];\n"
+    "  tcgen05.wait::ld.sync.aligned;\n"
+    "  max.abs.f32 v0, v0, v1, v2;  rcp.approx.ftz.f32 v1, v0;\n"
+    "  cvt.rn.bf16x2.f32 i2, v1, v0;  cvt.rn.satfinite.e4m3x2.f32 h, v3, v4;\n"
+    "  { .reg .b8 c<4>; cvt.rn.satfinite.e2m1x2.f32 c0, v1, v0;\n"
+    "    mov.b32 i3, {c0, c0, c0, c0}; }\n"
+    "  ld.param.u64 o, [out];  mad.wide.u32 o, thr, 8, o;\n"
+    "  st.global.v2.b32 [o], {i2, i3};  st.global.b8 [o+4], h;\n"
+    "DONE:\n  bar.warp.sync 0xffffffff;\n  bar.sync 0;\n"
+    "  setp.ne.u32 p, warp, 5;\n  @p ret;\n"
+    "  tcgen05.dealloc.cta_group::1.sync.aligned.b32 tm, 256;\n  ret;\n}\n";
+
+/* A pair of CTAs: leader's barrier through mapa, multicast, cluster barriers. */
+static const char TWO_CTAS[] =
+    ".version 8.8\n.target sm_100a\n.address_size 64\n"
+    ".extern .shared .align 1024 .b8 sm[];\n"
+    ".visible .entry two(.param .align 64 .b8 ma[128], .param .u64 unused)\n"
+    ".reqntid 128 .reqnctapercluster 2, 1, 1\n{\n"
+    "  .reg .pred p, lead; .reg .b32 base, bar, rank, tm, x; .reg .b64 m, d, pol;\n"
+    "  .reg .b16 both;\n"
+    "  mov.b32 base, sm;  mov.u32 rank, %cluster_ctarank;  mov.b16 both, 3;\n"
+    "  mapa.shared::cluster.u32 bar, base, 0;\n"
+    "  mbarrier.init.shared::cta.b64 [base], 2;\n"
+    "  barrier.cluster.arrive.release.aligned;  barrier.cluster.wait.acquire.aligned;\n"
+    "  tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [base+8], 512;\n"
+    "  ld.shared.b32 tm, [base+8];\n"
+    "  mov.b64 m, ma;  cvta.param.u64 m, m;\n"
+    "  createpolicy.fractional.L2::evict_first.b64 pol, 0f3F800000;\n"
+    "  mbarrier.arrive.expect_tx.shared::cluster.b64 _, [bar], 32768;\n"
+    "  cp.async.bulk.tensor.2d.cta_group::2.shared::cluster.global.tile"
+    ".mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint\n"
+    "    [base+1024], [m, {0, rank}], [bar], both, pol;\n"
+    "  setp.eq.u32 lead, rank, 0;\n  @!lead bra OUT;\n"
+    "WAIT:\n  mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [base], 0;\n"
+    "  @!p bra WAIT;\n"
+    "  tcgen05.mma.cta_group::2.kind::mxf4nvf4.block_scale.scale_vec::4X"
+    ".collector::a::lastuse\n    [tm], d, d, x, [tm+256], [tm+288], 0;\n"
+    "  tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster"
+    ".multicast::cluster.b64 [base], both;\n"
+    "OUT:\n  mbarrier.arrive.release.cluster.shared::cluster.b64 _, [bar];\n"
+    "  barrier.cluster.arrive.relaxed.aligned;  barrier.cluster.wait.aligned;\n"
+    "  tcgen05.dealloc.cta_group::2.sync.aligned.b32 tm, 512;\n  ret;\n}\n";
+
+static void check_whole(const char *text, const char *target, bool with_ptxas)
+{
+    struct arena *a = arena_new();
+    struct diags *d = judge(a, text);
+    if (d->count)
+        test_fail("kernel", d->first->loc.line, "%s", d->first->text);
+    const char *ptxas = with_ptxas ? find_ptxas(a) : NULL;
+    if (ptxas) {
+        const char *path = test_tmp_path("kernel.ptx");
+        CHECK(file_write(path, text, strlen(text)));
+        CHECK_EQ(system(arena_printf(a, "'%s' -arch=%s -o /dev/null '%s' >/dev/null",
+                                     ptxas, target, path)),
+                 0);
+    }
+    arena_free(a);
+}
+
+TEST(kernels_of_one_cta_and_of_a_pair_are_right)
+{
+    check_whole(ONE_CTA, "sm_100f", false);
+    check_whole(TWO_CTAS, "sm_100a", false);
+}
+
+TEST_SLOW(ptxas_takes_both_kernels)
+{
+    check_whole(ONE_CTA, "sm_100f", true);
+    check_whole(TWO_CTAS, "sm_100a", true);
 }
