@@ -193,8 +193,8 @@ static Node build_tanh(struct expr *e, const Node *a, bool precise)
     Node small = fma_of(e, mul(e, x, square), polynomial(e, square, c, COUNT_OF(c)), x);
     Node grown = add(e, precise_exp(e, add(e, size, size)), number(e, 1));
     Node large = sub(e, number(e, 1), divide(e, number(e, 2), grown));
-    return choose(e, expr_op2(e, EXPR_LT, size, number(e, 0.6f)), small,
-                  expr_op2(e, EXPR_COPYSIGN, large, x));
+    Node y = choose(e, expr_op2(e, EXPR_LT, size, number(e, 0.6f)), small, large);
+    return expr_op2(e, EXPR_COPYSIGN, y, x);
 }
 
 /* erf(x) = 1 - 2^(-x p(x)); the absolute error counts, near 0 too. */
@@ -225,8 +225,8 @@ static Node build_erf(struct expr *e, const Node *a, bool precise)
     Node near = expr_op2(e, EXPR_MINIMUM, size, number(e, 4));
     Node p = polynomial(e, near, outer, COUNT_OF(outer));
     Node large = sub(e, number(e, 1), precise_exp(e, unary(e, EXPR_NEG, p)));
-    return choose(e, expr_op2(e, EXPR_LT, size, number(e, 0.9375f)), small,
-                  expr_op2(e, EXPR_COPYSIGN, large, x));
+    Node y = choose(e, expr_op2(e, EXPR_LT, size, number(e, 0.9375f)), small, large);
+    return expr_op2(e, EXPR_COPYSIGN, y, x);
 }
 
 /* ---- roots and reciprocals */
@@ -275,22 +275,27 @@ static Node fast_sigmoid(struct expr *e, Node x, Node factor)
     return unary(e, EXPR_RCP_APPROX, add(e, grown, number(e, 1)));
 }
 
-static Node precise_sigmoid_denominator(struct expr *e, Node x)
+/* x * sigmoid(y): with e = exp(-|y|), x / (1 + e) or x e / (1 + e), so that nothing
+ * overflows. */
+static Node precise_gate(struct expr *e, Node x, Node y)
 {
-    return add(e, precise_exp(e, unary(e, EXPR_NEG, x)), number(e, 1));
+    Node size = unary(e, EXPR_ABS, y);
+    Node shrunk = precise_exp(e, unary(e, EXPR_NEG, size));
+    Node above = choose(e, expr_op2(e, EXPR_LT, y, number(e, 0)), mul(e, x, shrunk), x);
+    return divide(e, above, add(e, shrunk, number(e, 1)));
 }
 
 static Node build_sigmoid(struct expr *e, const Node *a, bool precise)
 {
     if (precise)
-        return divide(e, number(e, 1), precise_sigmoid_denominator(e, a[0]));
+        return precise_gate(e, number(e, 1), a[0]);
     return fast_sigmoid(e, a[0], number(e, -LOG2E));
 }
 
 static Node build_silu(struct expr *e, const Node *a, bool precise)
 {
     if (precise)
-        return divide(e, a[0], precise_sigmoid_denominator(e, a[0]));
+        return precise_gate(e, a[0], a[0]);
     return mul(e, a[0], fast_sigmoid(e, a[0], number(e, -LOG2E)));
 }
 
@@ -302,7 +307,7 @@ static Node build_gelu_tanh(struct expr *e, const Node *a, bool precise)
     Node x = a[0], square = mul(e, x, x);
     if (precise) {
         Node inner = mul(e, x, fma_of(e, square, number(e, cubic), number(e, linear)));
-        return divide(e, x, precise_sigmoid_denominator(e, inner));
+        return precise_gate(e, x, inner);
     }
     Node factor =
         fma_of(e, square, number(e, -LOG2E * cubic), number(e, -LOG2E * linear));

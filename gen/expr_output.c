@@ -99,7 +99,8 @@ bool expr_add_output(struct expr *e, const struct expr_output *wanted,
             expr_op2(e, EXPR_LT, expr_leaf(e, EXPR_ROW), expr_leaf(e, EXPR_ROWS));
     if (expr_fault(e))
         return false;
-    o.line = e->line;
+    if (o.line == 0)
+        o.line = e->line;
     e->outputs[e->output_count++] = o;
     return true;
 }

@@ -120,6 +120,7 @@ static bool read_node(struct expr *e, const char *line)
     if (got < 3 || !expr_op_find(name, &op) || !find_type(type_word, &type))
         return false;
     const struct expr_node *args[3], *n;
+    const int known = e->node_count;
     for (int i = 0; i < got - 3; i++)
         args[i] = node_at(e, ids[i]);
     switch (op) {
@@ -148,7 +149,7 @@ static bool read_node(struct expr *e, const char *line)
         n = expr_op(e, op, args, got - 3, imm);
         break;
     }
-    return n && n->id == e->node_count - 1 && n->type == type;
+    return n && n->id == known && n->type == type; /* a new one */
 }
 
 static bool read_output(struct expr *e, const char *line)

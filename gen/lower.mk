@@ -33,7 +33,7 @@ $(B)/$(LOWER_LIB): $(LOWER_OBJS) $(B)/core.a
 	    -L$(shell $(LLVM_CONFIG) --libdir) -lLLVM-22 -lm
 
 # Tests that run epilogues as kernels share a frame.
-$(B)/tests/t_lower $(B)/tests/t_lower_fp4: $(B)/tests/lower_run.o $(B)/tests/emu_run.o
+$(B)/tests/t_expr $(B)/tests/t_lower $(B)/tests/t_lower_fp4: $(B)/tests/lower_run.o $(B)/tests/emu_run.o
 ifneq ($(LLVM_IS_22),)
 $(B)/tests/t_lower $(B)/tests/t_lower_fp4: | $(B)/$(LOWER_LIB)
 endif

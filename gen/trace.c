@@ -25,12 +25,14 @@ static int call_function(lua_State *L)
     bool precise = lua_toboolean(L, lua_upvalueindex(3));
     const struct expr_node *args[4];
     if (lua_gettop(L) != f->arg_count)
-        luaL_error(L, "%s takes %d values, not %d", f->name, f->arg_count, lua_gettop(L));
+        luaL_error(L, "%s takes %d values, not %d", f->name, f->arg_count,
+                   lua_gettop(L));
     for (int i = 0; i < f->arg_count; i++)
         args[i] = trace_value(L, t, i + 1, EXPR_F32, f->name);
     const struct expr_node *n = f->build(t->e, args, precise);
     trace_check(L, t);
-    const char *shown = precise ? arena_printf(t->arena, "precise.%s", f->name) : f->name;
+    const char *shown =
+        precise ? arena_printf(t->arena, "precise.%s", f->name) : f->name;
     trace_push(L, expr_named(t->e, n, shown, args, f->arg_count));
     return 1;
 }
@@ -98,8 +100,9 @@ static int call_integer(lua_State *L)
     struct tracer *t = trace_begin(L);
     enum expr_type type = (enum expr_type)lua_tointeger(L, lua_upvalueindex(2));
     if (lua_type(L, 1) != LUA_TNUMBER)
-        luaL_error(L, "%s makes a constant of a number; e.to_int, e.to_uint and e.bits "
-                      "convert values",
+        luaL_error(L,
+                   "%s makes a constant of a number; e.to_int, e.to_uint and e.bits "
+                   "convert values",
                    expr_type_name(type));
     trace_push(L, trace_value(L, t, 1, type, expr_type_name(type)));
     return 1;
@@ -119,8 +122,9 @@ static void read_name(lua_State *L, struct expr_output *o)
                     (name[i] >= 'A' && name[i] <= 'Z') ||
                     (i > 0 && name[i] >= '0' && name[i] <= '9'));
     if (!ok)
-        luaL_error(L, "name: '%s' is none: a letter, then letters, digits and _, %d at "
-                      "most",
+        luaL_error(L,
+                   "name: '%s' is none: a letter, then letters, digits and _, %d at "
+                   "most",
                    name, EXPR_NAME_CHARS);
     snprintf(o->name, sizeof o->name, "%s", name);
     lua_pop(L, 1);
@@ -177,7 +181,7 @@ static int call_cast(lua_State *L)
         x = unscaled(L, t, x, what);
     uint32_t path =
         has_path ? (uint32_t)trace_word_option(L, 2, "path", paths, 3, 0, what) : 0;
-    struct expr_output o = {.format = f};
+    struct expr_output o = {.format = f, .line = t->e->line};
     read_name(L, &o);
     o.value = f == EXPR_OUT_D ? x : expr_op(t->e, op, &x, 1, path);
     trace_check(L, t);
@@ -201,7 +205,7 @@ static int call_scaled(lua_State *L)
                         : f == EXPR_OUT_AMAX  ? "name"
                                               : "name scale type path",
                         what);
-    struct expr_output o = {.format = f};
+    struct expr_output o = {.format = f, .line = t->e->line};
     o.value = trace_value(L, t, 1, EXPR_F32, what);
     if (o.value->type >= EXPR_TYPE_BF16)
         o.value = expr_op1(t->e, EXPR_WIDEN, o.value);
@@ -220,12 +224,14 @@ static int call_scaled(lua_State *L)
     if (f == EXPR_OUT_MXFP8_E4M3 && trace_word_option(L, 2, "type", types, 2, 0, what))
         o.format = EXPR_OUT_MXFP8_E5M2;
     if (f == EXPR_OUT_NVFP4 && !o.global)
-        luaL_error(L, "nvfp4 needs its global scale: { global = e.param \"d_global\" }");
+        luaL_error(L,
+                   "nvfp4 needs its global scale: { global = e.param \"d_global\" }");
     const struct expr_node *seed = value_option(L, t, "seed", EXPR_U32);
     bool is_random = o.rounding == EXPR_STOCHASTIC;
     if (is_random != (seed != NULL))
-        luaL_error(L, is_random ? "%s: stochastic rounding needs { seed = }"
-                                : "%s: seed is for rounding = \"stochastic\"",
+        luaL_error(L,
+                   is_random ? "%s: stochastic rounding needs { seed = }"
+                             : "%s: seed is for rounding = \"stochastic\"",
                    what);
     trace_check(L, t);
     struct held *h = trace_push_held(L, HELD_OUTPUT);
@@ -255,8 +261,8 @@ static int get_field(lua_State *L)
         const char *field;
         enum expr_op op;
     } leaves[] = {
-        {"unscaled", EXPR_ACC},       {"alpha", EXPR_ALPHA},
-        {"row_index", EXPR_ROW},      {"col_index", EXPR_COLUMN},
+        {"unscaled", EXPR_ACC},           {"alpha", EXPR_ALPHA},
+        {"row_index", EXPR_ROW},          {"col_index", EXPR_COLUMN},
         {"pair_index", EXPR_PAIR_COLUMN},
     };
     struct tracer *t = trace_begin(L);
@@ -375,13 +381,27 @@ static void push_e(lua_State *L, struct tracer *t)
 
 /* ---- the function's results */
 
-static void add_output(lua_State *L, struct tracer *t, int index)
+/* As luaL_error() would say it, for a line that is not the present one. */
+static void raise_at(lua_State *L, const lua_Debug *about, int line, const char *text)
+{
+    lua_pushfstring(L, "%s:%d: %s", about->short_src, line, text);
+    lua_error(L);
+}
+
+static void add_output(lua_State *L, struct tracer *t, const lua_Debug *about,
+                       int index)
 {
     struct held *h = trace_held(L, index);
-    if (!h || h->kind != HELD_OUTPUT)
-        luaL_error(L, "the epilogue returns %s where an output must be: e.d(x), "
-                      "e.bf16(x), e.nvfp4(x, { global = }) ...",
-                   h ? "a value without a type" : luaL_typename(L, index));
+    if (!h || h->kind != HELD_OUTPUT) {
+        const char *what = h ? "a value without a type" : luaL_typename(L, index);
+        raise_at(
+            L, about, about->linedefined,
+            arena_printf(t->arena,
+                         "the epilogue returns %s where an output must be: e.d(x), "
+                         "e.bf16(x), e.nvfp4(x, { global = }) ...",
+                         what));
+        return;
+    }
     struct expr_output o = h->output;
     if (!o.name[0] && o.format == EXPR_OUT_AMAX)
         snprintf(o.name, sizeof o.name, "amax");
@@ -389,26 +409,28 @@ static void add_output(lua_State *L, struct tracer *t, int index)
         snprintf(o.name, sizeof o.name, "d");
     else if (!o.name[0])
         snprintf(o.name, sizeof o.name, "d%d", t->e->output_count + 1);
-    expr_add_output(t->e, &o, h->seed);
-    trace_check(L, t);
+    if (!expr_add_output(t->e, &o, h->seed))
+        raise_at(L, about, o.line, expr_fault(t->e));
 }
 
 /* Results from `first` on: outputs, or one list of them. */
-static void add_outputs(lua_State *L, struct tracer *t, int first)
+static void add_outputs(lua_State *L, struct tracer *t, const lua_Debug *about,
+                        int first)
 {
     int count = lua_gettop(L) - first + 1;
     if (count == 1 && lua_type(L, first) == LUA_TTABLE) {
         lua_Integer list_count = (lua_Integer)lua_rawlen(L, first);
         for (lua_Integer i = 1; i <= list_count && i <= EXPR_MAX_OUTPUTS + 1; i++) {
             lua_geti(L, first, i);
-            add_output(L, t, lua_gettop(L));
+            add_output(L, t, about, lua_gettop(L));
         }
     } else {
         for (int i = 0; i < count; i++)
-            add_output(L, t, first + i);
+            add_output(L, t, about, first + i);
     }
     if (t->e->output_count == 0)
-        luaL_error(L, "the epilogue returns nothing: return e.d(x), e.nvfp4(...) ...");
+        raise_at(L, about, about->linedefined,
+                 "the epilogue returns nothing: return e.d(x), e.nvfp4(...) ...");
 }
 
 struct expr *trace_function(lua_State *L, struct sandbox *s, struct arena *a)
@@ -420,17 +442,12 @@ struct expr *trace_function(lua_State *L, struct sandbox *s, struct arena *a)
     *t = (struct tracer){s, a, expr_new(a)};
     luaL_checkstack(L, 8 + EXPR_MAX_OUTPUTS, "epilogue");
     trace_open_values(L, t);
-    int first = lua_gettop(L);
+    int first = lua_gettop(L), line;
     push_e(L, t);
     lua_call(L, 1, LUA_MULTRET);
-    t->e->line = about.linedefined;
-    add_outputs(L, t, first);
-    int line;
-    if (!expr_check_used(t->e, &line)) {
-        /* as luaL_error() would say it, for another line than the present one */
-        lua_pushfstring(L, "%s:%d: %s", about.short_src, line, expr_fault(t->e));
-        lua_error(L);
-    }
+    add_outputs(L, t, &about, first);
+    if (!expr_check_used(t->e, &line))
+        raise_at(L, &about, line, expr_fault(t->e));
     lua_settop(L, first - 1);
     return t->e;
 }
