@@ -106,9 +106,31 @@ static uint64_t library_hash(struct arena *a)
     return result;
 }
 
+/* Asks LLVM, and keeps what it says. */
+static const char *make_reply(struct arena *a, const struct lower_request *r,
+                              const char *request, const char *key, size_t *bytes,
+                              struct diags *d)
+{
+    const char *reply;
+    switch (worker_ask(a, request, &reply, bytes)) {
+    case WORKER_DONE:
+        lower_cache_keep(key, reply, *bytes);
+        return reply;
+    case WORKER_ABSENT:
+        diag_add(d, DIAG_EPILOGUE_NO_LLVM, r->loc, worker_library(a), reply);
+        return NULL;
+    case WORKER_REFUSED:
+        break;
+    }
+    diag_add(d, DIAG_EPILOGUE_LLVM, r->loc, r->target->name, reply);
+    return NULL;
+}
+
 static const char *find_reply(struct arena *a, const struct lower_request *r,
                               size_t *bytes, struct diags *d)
 {
+    /* Threads in turn: the file's lock is the process's. */
+    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
     struct buf request, key;
     buf_init(&request, a);
     buf_init(&key, a);
@@ -120,18 +142,14 @@ static const char *find_reply(struct arena *a, const struct lower_request *r,
     const char *reply = lower_cache_find(a, key.data, bytes);
     if (reply)
         return reply;
-    switch (worker_ask(a, request.data, &reply, bytes)) {
-    case WORKER_DONE:
-        lower_cache_keep(key.data, reply, *bytes);
-        return reply;
-    case WORKER_ABSENT:
-        diag_add(d, DIAG_EPILOGUE_NO_LLVM, r->loc, worker_library(a), reply);
-        return NULL;
-    case WORKER_REFUSED:
-        break;
-    }
-    diag_add(d, DIAG_EPILOGUE_LLVM, r->loc, r->target->name, reply);
-    return NULL;
+    pthread_mutex_lock(&turn);
+    int handle = lower_cache_lock(key.data);
+    reply = lower_cache_find(a, key.data, bytes);
+    if (!reply)
+        reply = make_reply(a, r, request.data, key.data, bytes, d);
+    lower_cache_unlock(handle);
+    pthread_mutex_unlock(&turn);
+    return reply;
 }
 
 struct reader {
@@ -187,7 +205,7 @@ static void read_hoists(struct reader *in, const char *prefix, struct lowered *l
     in->ok = used > 0;
     in->at += used;
     while (in->ok && *in->at == ' ' && sscanf(in->at, " %d%n", &bits, &used) == 1) {
-        buf_printf(decls, "  .reg .b%-6d %s_h%d;\n", bits, prefix, i++);
+        buf_printf(decls, "  .reg .b%-6d%s_h%d;\n", bits, prefix, i++);
         l->tile_words += bits / 32;
         in->at += used;
     }

@@ -33,7 +33,12 @@ $(B)/$(LOWER_LIB): $(LOWER_OBJS) $(B)/core.a
 	    -L$(shell $(LLVM_CONFIG) --libdir) -lLLVM-22 -lm
 
 # Tests that run epilogues as kernels share a frame.
-$(B)/tests/t_expr $(B)/tests/t_lower $(B)/tests/t_lower_fp4: $(B)/tests/lower_run.o $(B)/tests/emu_run.o
+$(B)/tests/t_expr $(B)/tests/t_lower $(B)/tests/t_lower_fp4 $(B)/tests/t_lower_cache: \
+    $(B)/tests/lower_run.o $(B)/tests/emu_run.o
 ifneq ($(LLVM_IS_22),)
 $(B)/tests/t_lower $(B)/tests/t_lower_fp4: | $(B)/$(LOWER_LIB)
 endif
+
+$(B)/tests/t_lower_cache: | $(B)/tests/fake_llvm.so
+$(B)/tests/fake_llvm.so: $(B)/tests/fake_llvm.o
+	$(Q)$(CC) $(ALL_LDFLAGS) $(SO_FLAGS) -o $@ $^

@@ -1,10 +1,13 @@
 #include "gen/lower_cache.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define MAGIC "fp4gen-epilogue 1"
 
@@ -134,6 +137,40 @@ static void write_entry(const char *key, const char *reply, size_t reply_bytes)
         file_write(file_of(a, dir, key), file.data, file.bytes);
     }
     arena_free(a);
+}
+
+/* A byte of the file for each key: a lock goes with its process, whatever ends it. */
+static struct flock byte_of(const char *key, short type)
+{
+    return (struct flock){.l_type = type,
+                          .l_whence = SEEK_SET,
+                          .l_start = (off_t)(hash_of(key) & 0x3fffffff),
+                          .l_len = 1};
+}
+
+int lower_cache_lock(const char *key)
+{
+    struct arena *a = arena_new();
+    const char *dir = directory(a);
+    int fd = -1;
+    if (dir) {
+        make_directory(a, dir);
+        fd = open(arena_printf(a, "%s/epilogue.lock", dir), O_RDWR | O_CREAT, 0666);
+    }
+    arena_free(a);
+    if (fd < 0)
+        return -1;
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    struct flock l = byte_of(key, F_WRLCK);
+    while (fcntl(fd, F_SETLKW, &l) != 0 && errno == EINTR)
+        ;
+    return fd; /* where locks do not work, work is done twice */
+}
+
+void lower_cache_unlock(int handle)
+{
+    if (handle >= 0)
+        close(handle);
 }
 
 /* ---- both */

@@ -11,6 +11,11 @@
 
 /* The reply, NUL-terminated, in `a`; NULL: not there. */
 const char *lower_cache_find(struct arena *a, const char *key, size_t *reply_bytes);
+/* Of several processes that find nothing, one makes the entry and the others wait for
+ * it, or for the end of that process.  A handle for lower_cache_unlock(), after this
+ * lower_cache_find() must be asked again. */
+int lower_cache_lock(const char *key);
+void lower_cache_unlock(int handle);
 void lower_cache_keep(const char *key, const char *reply, size_t reply_bytes);
 
 #endif
