@@ -32,7 +32,7 @@ def main():
     sentences = (ROOT / "python/sentences.txt").read_text(encoding="utf-8").splitlines()
     x, w = minilm.feed_forward_input(sentences, args.layer)
     print(f"all-MiniLM-L6-v2, layer {args.layer}: {len(sentences)} sentences, "
-          f"{x.shape[0]} tokens, times a {w.shape[0]} x {w.shape[1]} matrix")
+          f"{x.shape[0]} tokens, times a {w.shape[0]} x {w.shape[1]} matrix", flush=True)
 
     folder = ROOT / "build/demo-real"
     folder.mkdir(parents=True, exist_ok=True)
