@@ -78,16 +78,18 @@ bool desc_decode(struct warp *w, uint64_t bits, const char *what, struct smem_de
         return blame(w, d);
     }
     /* The pattern repeats every eight rows; the absolute address decides where a chunk
-     * lies, and the base offset has to say the same. */
+     * lies, and the base offset has to say the same.  Inside a line of 128 bytes an
+     * operand may start only in the first row, where a step along K leads. */
     unsigned base = (unsigned)(bits >> 49 & 7), at = d->start >> 7 & 7;
     unsigned mask = d->pitch / 16 - 1;
     bool agrees = base == 0 ? (at & mask) == 0 : base == at;
-    if (d->swizzle != TMAP_SWIZZLE_NONE && !agrees) {
+    if (d->swizzle != TMAP_SWIZZLE_NONE &&
+        (!agrees || (d->start & 127 & ~(d->pitch - 1)) != 0)) {
         report(grid_of(w), w, CHECK_DESCRIPTOR,
                "descriptor of %s: base offset %u, but the swizzle pattern of %u bytes "
                "begins %u bytes before the start 0x%x",
-               what, base, d->pitch * 8, d->start & (d->pitch * 8 - 1) & ~127u,
-               d->start);
+               what, base, d->pitch * 8,
+               d->start & (d->pitch * 8 - 1) & ~(d->pitch - 1), d->start);
         return blame(w, d);
     }
     return true;

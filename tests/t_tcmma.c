@@ -27,7 +27,7 @@ static uint32_t random_bits(void)
     ".param .u64 a_desc, .param .u64 b_desc, .param .u32 idesc, .param .u32 n_steps, " \
     ".param .u32 a_step, .param .u32 b_step, .param .u32 sf_step, .param .u32 b_at, "  \
     ".param .u32 sfa_at, .param .u32 sfb_at, .param .u32 bytes, .param .u32 n_cols, "  \
-    ".param .u32 mode, .param .u64 sf_desc"
+    ".param .u32 mode, .param .u64 sf_desc, .param .u32 map_bytes"
 enum { ACCUMULATE = 1, A_BY_MAP = 2, NO_WAIT = 4, STORE_SCALES = 8 };
 
 static const char kernel[] =
@@ -46,12 +46,15 @@ static const char kernel[] =
     "@p bra INIT;\n"
     "mbarrier.init.shared::cta.b64 [a+8], 1; mbarrier.init.shared::cta.b64 [a+16], 1;\n"
     "fence.mbarrier_init.release.cluster;\n"
-    "mbarrier.arrive.expect_tx.shared::cta.b64 _, [a+8], v;\n"
-    "and.b32 i, md, 2; setp.ne.u32 p, i, 0; mov.u32 j, 0;\n"
+    "and.b32 i, md, 2; setp.ne.u32 p, i, 0; mov.u32 j, 0; ld.param.u32 k, "
+    "[map_bytes];\n"
+    "@p sub.u32 v, v, 16384;\n"
+    "selp.b32 k, k, 0, p; add.u32 k, k, v;\n"
+    "mbarrier.arrive.expect_tx.shared::cta.b64 _, [a+8], k;\n"
     "@!p bra PLAIN;\n"
     "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [b], "
     "[m, {j, j}], [a+8];\n"
-    "sub.u32 v, v, 16384; add.u64 im, im, 16384; add.u32 b, b, 16384;\n"
+    "add.u64 im, im, 16384; add.u32 b, b, 16384;\n"
     "PLAIN: cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [b], [im], "
     "v, "
     "[a+8];\n"
@@ -288,6 +291,7 @@ struct call {
     uint32_t idesc, steps, a_step, b_step, sf_step, b_at, sfa_at, sfb_at, bytes, n,
         mode;
     uint64_t sf_desc;
+    uint32_t map_bytes; /* of the box, with A_BY_MAP */
 };
 
 static struct image images[2];
@@ -336,6 +340,7 @@ static void finish(struct emu_run *r, const struct problem *p, const struct call
     for (size_t i = 0; i < COUNT_OF(words); i++)
         emu_param(r, &words[i], 4);
     emu_param(r, &c->sf_desc, 8);
+    emu_param(r, &c->map_bytes, 4);
 }
 
 /* D of the CTA with this rank, step by step. */
@@ -532,6 +537,7 @@ SPOIL(no_version, c->a_desc &= ~((uint64_t)7 << 46))
 SPOIL(base_offset, c->b_desc |= (uint64_t)3 << 49)
 SPOIL(past_the_row, c->a_desc += 7)
 SPOIL(off_the_pattern, c->a_desc += 8)
+SPOIL(second_row, c->b_desc += 4)
 SPOIL(outside, c->b_desc |= (uint64_t)0x3fff << 32)
 SPOIL(overlapping, c->idesc = (c->idesc & ~0x7e0000u) | 32u << 17)
 SPOIL(nothing, (void)c)
@@ -588,6 +594,13 @@ TEST(bad_matrix_descriptors)
         check_bad(&p, cases[i].spoil, CHECK_DESCRIPTOR, line_of("tcgen05.mma"),
                   cases[i].words);
     }
+    struct problem p = problem();
+    p.swizzle = 4;
+    p.steps = 2;
+    check_bad(
+        &p, second_row, CHECK_DESCRIPTOR, line_of("tcgen05.mma"),
+        "descriptor of B: base offset 0, but the swizzle pattern of 512 bytes begins "
+        "64 bytes before");
 }
 
 TEST(accumulator_over_scales)
@@ -635,7 +648,7 @@ static void by_map(struct call *c, uint32_t box_k, uint32_t box_rows, int swizzl
                      (uint64_t[]){128}, (uint32_t[]){box_k, box_rows},
                      (uint32_t[]){1, 1}, 0, swizzle, 0, 0, why, sizeof why))
         test_fail(__FILE__, __LINE__, "%s", why);
-    c->bytes = c->bytes - 16384 + box_k / 2 * box_rows;
+    c->map_bytes = box_k / 2 * box_rows;
 }
 
 SPOIL(map_alone, by_map(c, 256, 128, 3))
@@ -643,6 +656,7 @@ SPOIL(stride_field, by_map(c, 256, 128, 3);
       c->a_desc = (c->a_desc & ~((uint64_t)0x3fff << 32)) | (uint64_t)32 << 32)
 SPOIL(other_swizzle, by_map(c, 256, 128, 3);
       c->a_desc = (c->a_desc & ~((uint64_t)7 << 61)) | (uint64_t)1 << 61)
+SPOIL(half_a_box, by_map(c, 256, 64, 3))
 SPOIL(no_swizzle_in_map, by_map(c, 256, 128, 0))
 
 TEST(descriptors_are_compared_with_copies)
@@ -678,6 +692,8 @@ TEST(descriptors_are_compared_with_copies)
     check_bad(
         &p, other_swizzle, CHECK_DESCRIPTOR, line,
         "128B (32B atoms) swizzle, but the bytes at 0x800 were written with 128B");
+    check_bad(&p, half_a_box, CHECK_DESCRIPTOR, line,
+              "descriptor of A: row 64 at 0x2800 lies outside what copies have filled");
     check_bad(&p, no_swizzle_in_map, CHECK_DESCRIPTOR, line,
               "were written with no swizzle");
     emu_done(&holder);
@@ -728,9 +744,9 @@ static void check_changed(struct problem *p, bool lazy, const char *from,
 /* One more MMA behind the commit, with the operands of the first. */
 #define AGAIN(d, accumulate)                                                           \
     LAST_COMMIT                                                                        \
-        " sub.u64 ad, ad, 8; sub.u64 bd, bd, 8; add.u32 sa, c, 256; add.u32 sb, "      \
-        "c, 272; setp." accumulate ".u32 acc, n, n; tcgen05.mma.cta_group::1."         \
-        "kind::mxf4nvf4.block_scale.block16 [" d "], ad, bd, id, [sa], [sb], acc;"
+    " sub.u64 ad, ad, 8; sub.u64 bd, bd, 8; add.u32 sa, c, 256; add.u32 sb, "          \
+    "c, 272; setp." accumulate ".u32 acc, n, n; tcgen05.mma.cta_group::1."             \
+    "kind::mxf4nvf4.block_scale.block16 [" d "], ad, bd, id, [sa], [sb], acc;"
 
 TEST(scales_that_are_not_there)
 {
