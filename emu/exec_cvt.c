@@ -80,14 +80,19 @@ EXEC1(u32_u16, uint32_t, uint32_t, a)
 
 /* ---- integer to float */
 
+/* How many low bits an integer has beyond the 53 that a double holds. */
+static int excess_bits(uint64_t m)
+{
+    int drop = 0;
+    while (drop < 11 && m >> (53 + drop))
+        drop++;
+    return drop;
+}
+
 /* Magnitude as a double, rounded to odd where it has more than 53 bits. */
 static double magnitude(uint64_t m)
 {
-    if (m >> 53 == 0)
-        return (double)m;
-    int drop = 0;
-    while (m >> (53 + drop))
-        drop++;
+    int drop = excess_bits(m);
     uint64_t kept = m >> drop;
     if (m & low_bits(drop))
         kept |= 1;
@@ -97,19 +102,16 @@ static double magnitude(uint64_t m)
 /* To f64 in any direction: 53 bits are kept. */
 static double int_to_f64(uint64_t m, bool negative, enum rounding r)
 {
-    double x = magnitude(m);
-    int drop = 0;
-    while (m >> 53 && m >> (53 + drop))
-        drop++;
-    uint64_t rest = m & low_bits(drop);
-    if (drop > 0 && rest != 0) {
-        uint64_t kept = m >> drop, half = (uint64_t)1 << (drop - 1);
-        bool up = r == ROUND_NEAREST ? rest > half || (rest == half && (kept & 1))
-                  : r == ROUND_UP    ? !negative
-                  : r == ROUND_DOWN  ? negative
-                                     : false;
-        x = ldexp((double)(kept + up), drop);
+    int drop = excess_bits(m);
+    uint64_t kept = m >> drop, rest = m & low_bits(drop);
+    if (rest != 0) {
+        uint64_t half = (uint64_t)1 << (drop - 1);
+        kept += r == ROUND_NEAREST ? rest > half || (rest == half && (kept & 1))
+                : r == ROUND_UP    ? !negative
+                : r == ROUND_DOWN  ? negative
+                                   : false;
     }
+    double x = ldexp((double)kept, drop);
     return negative ? -x : x;
 }
 

@@ -5,8 +5,6 @@
 #include "emu/exec.h"
 #include "emu/floats.h"
 
-#include <fenv.h>
-
 enum { AUX_ROUND, AUX_FTZ, AUX_SAT, AUX_A_HALF, AUX_MINMAX };
 
 enum half_kind { HALF_NONE, HALF_F16, HALF_BF16 };
@@ -172,14 +170,6 @@ EXEC2(mul_pair, uint64_t, uint64_t, uint64_t,
               canon(f32_of((uint32_t)a) * f32_of((uint32_t)b))))
 
 /* ---- f64 with directed rounding: the host's own, switched for the instruction */
-
-static int host_rounding(enum rounding r)
-{
-    return r == ROUND_ZERO   ? FE_TOWARDZERO
-           : r == ROUND_DOWN ? FE_DOWNWARD
-           : r == ROUND_UP   ? FE_UPWARD
-                             : FE_TONEAREST;
-}
 
 static enum flow exec_directed64(struct warp *w, const struct op *op, uint32_t lanes)
 {

@@ -55,36 +55,19 @@ static uint32_t math16(const struct op *op, uint32_t a)
 EXEC1(math16, uint32_t, uint32_t, math16(op, a))
 EXEC1(math16x2, uint32_t, uint32_t, math16(op, a >> 16) << 16 | math16(op, a))
 
-/* `near` is the result to nearest; the sign of the exact remainder tells on which side
- * of it the exact one lies. */
-static uint64_t round64(const struct op *op, double x, double near)
-{
-    enum rounding r = (enum rounding)op->aux[AUX_ROUND];
-    uint64_t bits = bits_of_f64(near);
-    if (r == ROUND_NEAREST || !isfinite(near) || near == 0)
-        return bits;
-    bool is_rcp = op->aux[AUX_FN] == FN_RCP;
-    double rest = is_rcp ? fma(-near, x, 1) : fma(-near, near, x);
-    bool above = is_rcp && signbit(x) ? rest < 0 : rest > 0;
-    if (rest == 0)
-        return bits;
-    bool negative = signbit(near);
-    bool up = r == ROUND_UP || (r == ROUND_ZERO && negative);
-    if (up && above)
-        return negative ? bits - 1 : bits + 1;
-    if (!up && !above)
-        return negative ? bits + 1 : bits - 1;
-    return bits;
-}
-
+/* f64 in any direction: the host's own, switched for the moment. */
 static uint64_t math64(const struct op *op, uint64_t a)
 {
-    double x = f64_of(a), y;
+    enum rounding r = (enum rounding)op->aux[AUX_ROUND];
     enum fn fn = (enum fn)op->aux[AUX_FN];
-    y = fn == FN_RCP ? 1 / x : fn == FN_SQRT ? sqrt(x) : 1 / sqrt(x);
-    if (y != y)
-        return canon64(y, a, a);
-    return fn == FN_RSQRT ? bits_of_f64(y) : round64(op, x, y);
+    /* volatile: must not be computed before the mode is set, or after. */
+    volatile double x = f64_of(a), y;
+    if (r != ROUND_NEAREST)
+        fesetround(host_rounding(r));
+    y = fn == FN_SQRT ? sqrt(x) : fn == FN_RCP ? 1 / x : 1 / sqrt(x);
+    if (r != ROUND_NEAREST)
+        fesetround(FE_TONEAREST);
+    return canon64(y, a, a);
 }
 
 EXEC1(math64, uint64_t, uint64_t, math64(op, a))

@@ -2,6 +2,7 @@
 #ifndef FP4EMU_FLOATS_H
 #define FP4EMU_FLOATS_H
 
+#include <fenv.h>
 #include <math.h>
 
 #include "emu/lanes.h"
@@ -84,6 +85,14 @@ static inline enum rounding rounding_of(const struct ptx_insn *i)
         }
     }
     return ROUND_NEAREST;
+}
+
+static inline int host_rounding(enum rounding r)
+{
+    return r == ROUND_ZERO   ? FE_TOWARDZERO
+           : r == ROUND_DOWN ? FE_DOWNWARD
+           : r == ROUND_UP   ? FE_UPWARD
+                             : FE_TONEAREST;
 }
 
 #endif
