@@ -369,20 +369,16 @@ static void eval_leaf(const struct eval *v, const struct expr_node *n, uint32_t 
         }
 }
 
-static void eval_reduction(const struct eval *v, const struct expr_node *n,
-                           uint32_t *out)
+static void eval_reduction(const struct eval *v, const struct expr_node *n, uint32_t *out)
 {
+    float *x = ARENA_ARRAY(v->arena, float, (size_t)n->block);
     for (int b = 0; b < value_count(v, n); b++) {
-        float best = float_of(masked(v, n->args[0], b * n->block));
-        if (n->op == EXPR_BLOCK_AMAX)
-            best = fabsf(best);
-        for (int i = 1; i < n->block; i++) {
-            float x = float_of(masked(v, n->args[0], b * n->block + i));
-            if (n->op == EXPR_BLOCK_AMAX)
-                x = fabsf(x);
-            best = extremum(best, x, n->op == EXPR_BLOCK_MIN, false);
-        }
-        out[b] = bits_of(best);
+        for (int i = 0; i < n->block; i++)
+            x[i] = float_of(masked(v, n->args[0], b * n->block + i));
+        float best = x[0];
+        for (int i = 1; i < n->block; i++)
+            best = extremum(best, x[i], n->op == EXPR_BLOCK_MIN, false);
+        out[b] = bits_of(n->op == EXPR_BLOCK_AMAX ? amax_of(x, n->block) : best);
     }
 }
 

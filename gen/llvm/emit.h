@@ -91,7 +91,7 @@ void emit_arith(struct emit *em, enum expr_op op, int count, LLVMValueRef *a,
 /* In threes: a maximum of three is one instruction from sm_100 on. */
 LLVMValueRef emit_fold(struct emit *em, const char *intrinsic, LLVMValueRef *x,
                        int count);
-/* Largest of |x|, NaN does not count. */
+/* Largest of |x|; NaN does not count, nothing but NaN gives 0. */
 LLVMValueRef emit_amax(struct emit *em, LLVMValueRef *x, int count);
 
 /* ---- gen/llvm/input.c */

@@ -158,10 +158,12 @@ Value emit_fold(struct emit *em, const char *intrinsic, Value *x, int count)
     return x[0];
 }
 
+/* The 0 among them is for the block that has nothing but NaN. */
 Value emit_amax(struct emit *em, Value *x, int count)
 {
-    Value *sizes = ARENA_ARRAY(em->arena, Value, (size_t)count);
+    Value *sizes = ARENA_ARRAY(em->arena, Value, (size_t)count + 1);
     for (int i = 0; i < count; i++)
         sizes[i] = emit_call1(em, "llvm.fabs", x[i]);
-    return emit_fold(em, "llvm.maxnum", sizes, count);
+    sizes[count] = emit_f32(em, 0);
+    return emit_fold(em, "llvm.maxnum", sizes, count + 1);
 }

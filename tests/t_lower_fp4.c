@@ -1,0 +1,604 @@
+/* Quantising epilogues, on the emulator, against tests/ref.c and NVIDIA's host
+ * functions: the hardware's conversions (sm_100f), those of FP8 alone (sm_90a),
+ * integers (sm_80). */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/fp4.h"
+#include "tests/lower_run.h"
+#include "tests/nv_codecs.h"
+#include "tests/ref.h"
+#include "tests/test.h"
+
+static const char *const targets[] = {"sm_100f", "sm_90a", "sm_80"};
+
+static float float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* Multiplying by alpha = 1 leaves everything but the sign of a NaN. */
+static float canonical(float x)
+{
+    return x != x ? float_of(0x7fffffff) : x;
+}
+
+static uint64_t next_random(uint64_t *s)
+{
+    *s ^= *s << 13;
+    *s ^= *s >> 7;
+    *s ^= *s << 17;
+    return *s >> 16;
+}
+
+static float uniform(uint64_t *s) /* 0 .. 1 */
+{
+    return (float)(next_random(s) & 0xffffff) * 0x1p-24f;
+}
+
+static float gaussian(uint64_t *s)
+{
+    float sum = 0;
+    for (int i = 0; i < 12; i++)
+        sum += uniform(s);
+    return sum - 6;
+}
+
+/* ---- casts */
+
+/* Magnitude codes in order; of e5m2 up to 57344. */
+static double e5m2_value(unsigned code)
+{
+    unsigned exponent = code >> 2, mantissa = code & 3;
+    return exponent ? ldexp(4 + mantissa, (int)exponent - 17) : ldexp(mantissa, -16);
+}
+
+static unsigned nearest_e5m2(double x)
+{
+    if (isnan(x))
+        return 0x7f;
+    double size = fmin(fabs(x), 57344);
+    unsigned best = 0;
+    for (unsigned code = 1; code <= 0x7b; code++) {
+        double here = fabs(size - e5m2_value(code)),
+               there = fabs(size - e5m2_value(best));
+        if (here < there || (here == there && code % 2 == 0))
+            best = code;
+    }
+    return best | (signbit(x) ? 0x80 : 0);
+}
+
+/* All bf16 values, then every midpoint of the three formats with its neighbours. */
+static float *interesting(struct arena *a, uint32_t *count)
+{
+    float *x = ARENA_ARRAY(a, float, 70000);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < 65536; i++)
+        x[n++] = canonical(float_of(i << 16));
+    double (*const values[])(unsigned) = {ref_e2m1, ref_ue4m3, e5m2_value};
+    static const unsigned last[] = {7, 0x7e, 0x7b};
+    for (int f = 0; f < 3; f++)
+        for (unsigned code = 0; code <= last[f]; code++) {
+            double next = code < last[f] ? values[f](code + 1)
+                                         : 2 * values[f](code) - values[f](code - 1);
+            float middle = (float)((values[f](code) + next) / 2);
+            for (uint32_t k = 0; k < 7; k++)
+                for (uint32_t sign = 0; sign < 2; sign++)
+                    x[n++] = float_of((bits_of(middle) + k - 3) | sign << 31);
+        }
+    *count = align_up(n, 16 * 128);
+    return x;
+}
+
+TEST_SLOW(casts_of_all_values)
+{
+    struct arena *a = arena_new();
+    uint32_t count;
+    float *x = interesting(a, &count);
+    struct expr *e =
+        lower_trace(a, "local x = e.acc return e.e2m1(x), "
+                       "e.e4m3(x, { name = 'y' }), e.e5m2(x, { name = 'z' }), "
+                       "e.bf16(x, { name = 'w' })");
+    for (size_t t = 0; t < COUNT_OF(targets); t++) {
+        struct lower_run r = {.target = targets[t],
+                              .chunk = 64,
+                              .e = e,
+                              .n = 128,
+                              .rows = count / 128,
+                              .m = count / 128,
+                              .alpha = 1,
+                              .acc = x};
+        lower_run(a, &r);
+        for (uint32_t row = 0; row < r.rows; row++) {
+            uint32_t codes[4][128];
+            for (int k = 0; k < 4; k++)
+                lower_codes(&r, k, row, codes[k], NULL);
+            for (int i = 0; i < 128; i++) {
+                float v = x[row * 128 + (uint32_t)i];
+                unsigned want[] = {ref_e2m1_nearest((double)v),
+                                   ref_e4m3_nearest((double)v), nearest_e5m2((double)v),
+                                   ref_bf16_nearest((double)v)};
+                for (int k = 0; k < 4; k++)
+                    if (codes[k][i] != want[k])
+                        test_fail(__FILE__, __LINE__, "%s: output %d of %a: %x, not %x",
+                                  targets[t], k, (double)v, codes[k][i], want[k]);
+                if (nv_available() && (codes[0][i] != nv_e2m1_encode(v) ||
+                                       codes[1][i] != nv_e4m3_encode(v)))
+                    test_fail(__FILE__, __LINE__, "NVIDIA's header differs at %a",
+                              (double)v);
+            }
+        }
+    }
+    arena_free(a);
+}
+
+/* ---- NVFP4 */
+
+/* Rows of `cols` values, each with its own global scale. */
+struct blocks {
+    uint32_t rows, cols;
+    float *x, *global;
+};
+
+static struct blocks blocks_new(struct arena *a, uint32_t rows, uint32_t cols)
+{
+    struct blocks b = {rows, cols, ARENA_ARRAY(a, float, (size_t)rows *cols),
+                       ARENA_ARRAY(a, float, rows)};
+    return b;
+}
+
+enum mode { NEAREST, HALFSTEP, RECIPROCAL, MODES };
+
+static const char *const mode_options[] = {"", ", rounding = 'halfstep'",
+                                           ", division = 'reciprocal'"};
+
+static void reciprocal_block(const float *x, float global, uint8_t *codes,
+                             uint8_t *scale)
+{
+    float amax = 0;
+    for (int i = 0; i < 16; i++)
+        amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
+    float t = amax * 0x1.555556p-3f / global;
+    *scale = (uint8_t)ref_e4m3_nearest((double)t);
+    float d = (float)ref_e4m3(*scale) * global, y = 1.0f / d;
+    for (int i = 0; i < 16; i++) {
+        float q = x[i] * y;
+        codes[i] = (uint8_t)(*scale ? ref_e2m1_nearest((double)q) : 0);
+    }
+}
+
+static void check_blocks(const struct blocks *b, const char *target, const char *path,
+                         enum mode mode)
+{
+    struct arena *a = arena_new();
+    struct expr *e = lower_trace(
+        a,
+        arena_printf(a, "return e.nvfp4(e.acc, { global = e.row 'g', path = '%s'%s })",
+                     path, mode_options[mode]));
+    struct lower_run r = {.target = target,
+                          .chunk = b->cols % 64 == 0 ? 64 : 16,
+                          .e = e,
+                          .n = b->cols,
+                          .rows = b->rows,
+                          .m = b->rows,
+                          .alpha = 1,
+                          .acc = b->x,
+                          .vectors = {b->global}};
+    lower_run(a, &r);
+    uint32_t *codes = ARENA_ARRAY(a, uint32_t, b->cols);
+    uint8_t *scales = ARENA_ARRAY(a, uint8_t, b->cols);
+    for (uint32_t row = 0; row < b->rows; row++) {
+        lower_codes(&r, 0, row, codes, scales);
+        for (uint32_t c = 0; c < b->cols; c += 16) {
+            const float *x = b->x + (size_t)row * b->cols + c;
+            uint8_t want[16], scale;
+            if (mode == RECIPROCAL)
+                reciprocal_block(x, b->global[row], want, &scale);
+            else
+                ref_quantize_block(x, 16, b->global[row], mode == HALFSTEP, want,
+                                   &scale);
+            if (scales[c / 16] != scale)
+                test_fail(__FILE__, __LINE__, "%s %s: scale %02x, not %02x; global %a",
+                          target, path, scales[c / 16], scale, (double)b->global[row]);
+            for (int i = 0; i < 16; i++)
+                if (codes[c + (uint32_t)i] != want[i])
+                    test_fail(__FILE__, __LINE__,
+                              "%s %s mode %d: code of %a is %x, not %x; scale %02x, "
+                              "global %a",
+                              target, path, (int)mode, (double)x[i],
+                              codes[c + (uint32_t)i], want[i], scale,
+                              (double)b->global[row]);
+        }
+    }
+    arena_free(a);
+}
+
+static void check_everywhere(const struct blocks *b)
+{
+    for (int mode = 0; mode < MODES; mode++) {
+        check_blocks(b, "sm_100f", "hardware", (enum mode)mode);
+        check_blocks(b, "sm_100f", "integer", (enum mode)mode);
+        check_blocks(b, "sm_90a", "auto", (enum mode)mode);
+        check_blocks(b, "sm_80", "auto", (enum mode)mode);
+    }
+}
+
+/* `trials` tensors of `rows` x `cols`, one below the other. */
+static struct blocks gaussian_tensors(struct arena *a, uint32_t trials, uint32_t rows,
+                                      uint32_t cols)
+{
+    struct blocks b = blocks_new(a, trials * rows, cols);
+    uint64_t s = 88172645463325252u + rows * 1000 + cols;
+    for (uint32_t t = 0; t < trials; t++) {
+        float size = exp2f(20 * uniform(&s) - 10), amax = 0;
+        float *x = b.x + (size_t)t * rows * cols;
+        for (size_t i = 0; i < (size_t)rows * cols; i++) {
+            x[i] = gaussian(&s) * size * (i / 16 % 7 == 3 ? 0x1p-9f : 1);
+            if (t % 3 == 0) /* as they come out of a bf16 tensor */
+                x[i] = bf16_decode(bf16_encode(x[i]));
+            amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
+        }
+        for (uint32_t row = 0; row < rows; row++)
+            b.global[t * rows + row] = nvfp4_global_scale(amax);
+    }
+    return b;
+}
+
+TEST_SLOW(five_hundred_tensors_of_each_size)
+{
+    static const uint32_t sizes[][2] = {{1, 16}, {1, 64}, {8, 64}};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        struct arena *a = arena_new();
+        struct blocks b = gaussian_tensors(a, 500, sizes[i][0], sizes[i][1]);
+        check_everywhere(&b);
+        arena_free(a);
+    }
+}
+
+TEST_SLOW(tensors_of_128_by_256)
+{
+    struct arena *a = arena_new();
+    struct blocks b = gaussian_tensors(a, 25, 128, 256);
+    check_blocks(&b, "sm_100f", "auto", NEAREST);
+    check_blocks(&b, "sm_80", "auto", NEAREST);
+    check_blocks(&b, "sm_100f", "auto", HALFSTEP);
+    check_blocks(&b, "sm_80", "auto", HALFSTEP);
+    arena_free(a);
+}
+
+TEST_SLOW(all_bf16_values_in_blocks)
+{
+    static const float globals[] = {1.0f, 0x1.8p-12f, 0x1.123456p-5f, 0x1p40f,
+                                    0x1p-60f};
+    struct arena *a = arena_new();
+    for (size_t g = 0; g < COUNT_OF(globals); g++) {
+        struct blocks b = blocks_new(a, 1024, 64);
+        for (uint32_t i = 0; i < 65536; i++) /* a block has values of one size */
+            b.x[i] = canonical(float_of(i << 16));
+        for (uint32_t row = 0; row < b.rows; row++)
+            b.global[row] = globals[g];
+        check_everywhere(&b);
+    }
+    arena_free(a);
+}
+
+/* Where a code changes: T * scale * global and its neighbours, for many scales. */
+TEST_SLOW(values_next_to_thresholds)
+{
+    static const float thresholds[] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f};
+    struct arena *a = arena_new();
+    struct blocks b = blocks_new(a, 4096, 64);
+    uint64_t s = 362436069;
+    for (uint32_t row = 0; row < b.rows; row++) {
+        float global = float_of(0x3f800000u | (uint32_t)(next_random(&s) & 0x7fffff));
+        global *= exp2f((float)(int)(next_random(&s) % 60) - 30);
+        b.global[row] = global;
+        for (uint32_t c = 0; c < 64; c += 16) {
+            unsigned scale = 1 + (unsigned)(next_random(&s) % 0x7e);
+            float d = (float)ref_ue4m3(scale) * global;
+            float *x = b.x + row * 64 + c;
+            x[0] = 6 * d; /* gives this scale */
+            for (int i = 1; i < 16; i++) {
+                float edge = thresholds[next_random(&s) % 7] * d;
+                x[i] = float_of(bits_of(edge) + (uint32_t)(next_random(&s) % 7) - 3);
+                x[i] = next_random(&s) % 2 ? x[i] : -x[i];
+            }
+        }
+    }
+    check_everywhere(&b);
+    arena_free(a);
+}
+
+/* Any 32 bits in a block, global scales from one end of the range to the other. */
+TEST_SLOW(extreme_values_and_scales)
+{
+    struct arena *a = arena_new();
+    struct blocks b = blocks_new(a, 4096, 64);
+    uint64_t s = 521288629;
+    for (uint32_t row = 0; row < b.rows; row++) {
+        int exponent = (int)(row % 256) - 128;
+        float mantissa = 1 + uniform(&s);
+        b.global[row] = exponent < -126 ? 0x1p-126f : ldexpf(mantissa, exponent);
+        for (uint32_t c = 0; c < 64; c++) {
+            uint32_t bits = (uint32_t)next_random(&s);
+            if (c / 16 == row % 4) /* one block of what this global scale is for */
+                b.x[row * 64 + c] = gaussian(&s) * 100 * b.global[row];
+            else if (c / 16 == (row + 1) % 4)
+                b.x[row * 64 + c] = float_of((bits & 0x803fffff) | bits % 3 << 22);
+            else
+                b.x[row * 64 + c] = canonical(float_of(bits));
+        }
+    }
+    check_everywhere(&b);
+    arena_free(a);
+}
+
+/* N8, N11 of cases.md, NaN and infinities by hand. */
+TEST(zeros_lost_blocks_and_nan)
+{
+    struct arena *a = arena_new();
+    struct blocks b = blocks_new(a, 1, 96);
+    b.global[0] = 1;
+    for (int i = 0; i < 16; i++) {
+        b.x[i] = i % 2 ? -0.0f : 0.0f;      /* zeros */
+        b.x[16 + i] = 0x1p-10f * 6 * 0.99f; /* t just below half the least scale */
+        b.x[32 + i] = i ? 1.0f : canonical(NAN);
+        b.x[48 + i] = canonical(NAN);
+        b.x[64 + i] = i == 3 ? -INFINITY : i == 4 ? INFINITY : 1;
+        b.x[80 + i] = (float)i - 8;
+    }
+    check_everywhere(&b);
+    struct expr *e = lower_trace(a, "return e.nvfp4(e.acc, { global = 1 })");
+    struct lower_run r = {.target = "sm_100f",
+                          .chunk = 32,
+                          .e = e,
+                          .n = 96,
+                          .rows = 2,
+                          .m = 1,
+                          .alpha = 1};
+    float acc[2 * 96];
+    memcpy(acc, b.x, sizeof acc / 2);
+    memcpy(acc + 96, b.x, sizeof acc / 2);
+    r.acc = acc;
+    lower_run(a, &r);
+    uint32_t codes[96];
+    uint8_t scales[96];
+    lower_codes(&r, 0, 0, codes, scales);
+    for (int i = 0; i < 32; i++)
+        CHECK_EQ(codes[i], 0);
+    CHECK_EQ(scales[0] | scales[1], 0);
+    CHECK_EQ(codes[32], 7);
+    CHECK_EQ(codes[33], 7);
+    CHECK_EQ(scales[3], 0);
+    CHECK_EQ(codes[48], 0);
+    CHECK_EQ(scales[4], 0x7e);
+    CHECK_EQ(codes[67], 15);
+    CHECK_EQ(codes[68], 7);
+    CHECK_EQ(codes[64], 0);               /* 1 / 448 */
+    lower_codes(&r, 0, 1, codes, scales); /* padding: no scales */
+    for (int i = 0; i < 6; i++)
+        CHECK_EQ(scales[i], 0);
+    arena_free(a);
+}
+
+/* The last block of a row has what is left of it, as if zeros followed. */
+TEST(a_block_that_ends_early)
+{
+    struct arena *a = arena_new();
+    struct expr *e = lower_trace(a, "return e.nvfp4(e.acc, { global = e.param 'g' }), "
+                                    "e.mxfp4(e.acc, { name = 'y' }), e.amax(e.acc)");
+    for (uint32_t n = 2; n < 64; n += 2) {
+        float acc[64];
+        struct lower_run r = {.target = "sm_80",
+                              .chunk = 32,
+                              .e = e,
+                              .n = n,
+                              .rows = 1,
+                              .m = 1,
+                              .alpha = 1,
+                              .acc = acc,
+                              .scalars = {0x3c000000}};
+        for (uint32_t i = 0; i < 64; i++)
+            acc[i] = i < n ? (float)i : 1e30f;
+        lower_run_check(a, &r);
+        uint32_t codes[64];
+        uint8_t scales[4], want[16], scale;
+        lower_codes(&r, 0, 0, codes, scales);
+        uint32_t first = (n - 1) / 16 * 16;
+        ref_quantize_block(acc + first, n - first, 0x1p-7f, false, want, &scale);
+        CHECK_EQ(scales[first / 16], scale);
+        for (uint32_t i = first; i < n; i++)
+            CHECK_EQ(codes[i], want[i - first]);
+    }
+    arena_free(a);
+}
+
+/* q = x y, q - (d q - x) y is x / d for every d, at every place where a code changes.
+ * The mantissas decide: in the safe range nothing over- or underflows. */
+TEST_SLOW(the_quotient_is_exact_for_every_divisor)
+{
+    static const float thresholds[] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f};
+    long differences = 0;
+    for (uint32_t mantissa = 0; mantissa < 1u << 23; mantissa++) {
+        float d = float_of(0x3f800000u | mantissa), y = 1.0f / d;
+        for (size_t t = 0; t < COUNT_OF(thresholds); t++) {
+            uint32_t edge = bits_of((float)((double)d * (double)thresholds[t]));
+            for (uint32_t k = 0; k < 5; k++) {
+                float x = float_of(edge + k - 2), q = x * y;
+                float rest = fmaf(d, q, -x);
+                differences += fmaf(rest, -y, q) != x / d;
+            }
+        }
+    }
+    CHECK_EQ(differences, 0);
+}
+
+/* ---- MX */
+
+/* Definition of the scale, by search: the least power of two s with amax <= most * s.
+ */
+static unsigned least_power(double amax, double most)
+{
+    unsigned code = 0;
+    while (code < 254 && amax > most * ldexp(1, (int)code - 127))
+        code++;
+    return code;
+}
+
+static unsigned floor_power(double amax, int exponent)
+{
+    int at;
+    if (amax < 0x1p-126)
+        return 0;
+    frexp(amax, &at);
+    at = at - 1 - exponent + 127;
+    return at < 0 ? 0 : (unsigned)at;
+}
+
+static void check_mx(const struct blocks *b, const char *target, bool down)
+{
+    static const struct {
+        double most;
+        int exponent;
+        unsigned (*encode)(double);
+    } formats[] = {{6, 2, ref_e2m1_nearest},
+                   {448, 8, ref_e4m3_nearest},
+                   {57344, 15, nearest_e5m2}};
+    struct arena *a = arena_new();
+    const char *word = down ? "down" : "up";
+    struct expr *e = lower_trace(
+        a, arena_printf(a,
+                        "local x = e.acc return e.mxfp4(x, { scale = '%s' }), "
+                        "e.mxfp8(x, { name = 'y', scale = '%s' }), "
+                        "e.mxfp8(x, { name = 'z', type = 'e5m2', scale = '%s' })",
+                        word, word, word));
+    struct lower_run r = {.target = target,
+                          .chunk = 64,
+                          .e = e,
+                          .n = b->cols,
+                          .rows = b->rows,
+                          .m = b->rows,
+                          .alpha = 1,
+                          .acc = b->x};
+    lower_run(a, &r);
+    uint32_t *codes = ARENA_ARRAY(a, uint32_t, b->cols);
+    uint8_t *scales = ARENA_ARRAY(a, uint8_t, b->cols);
+    for (uint32_t row = 0; row < b->rows; row++)
+        for (int k = 0; k < 3; k++) {
+            lower_codes(&r, k, row, codes, scales);
+            for (uint32_t c = 0; c < b->cols; c += 32) {
+                const float *x = b->x + (size_t)row * b->cols + c;
+                double amax = 0;
+                for (int i = 0; i < 32; i++)
+                    amax = fmax(amax, fabs((double)x[i]));
+                unsigned scale = down ? floor_power(amax, formats[k].exponent)
+                                      : least_power(amax, formats[k].most);
+                if (isinf(amax))
+                    scale = 255 - (unsigned)formats[k].exponent;
+                if (scales[c / 32] != scale)
+                    test_fail(__FILE__, __LINE__, "%s: output %d: scale %02x, not %02x",
+                              target, k, scales[c / 32], scale);
+                for (uint32_t i = 0; i < 32; i++) {
+                    double q = (double)x[i] / ldexp(1, (int)scale - 127);
+                    unsigned want = k == 0 && amax == 0 ? 0 : formats[k].encode(q);
+                    if (codes[c + i] != want)
+                        test_fail(__FILE__, __LINE__,
+                                  "%s: output %d: code of %a / %a is %x, not %x",
+                                  target, k, (double)x[i], ldexp(1, (int)scale - 127),
+                                  codes[c + i], want);
+                }
+            }
+        }
+    arena_free(a);
+}
+
+TEST_SLOW(mx_blocks_of_all_bf16_values)
+{
+    struct arena *a = arena_new();
+    struct blocks b = blocks_new(a, 1024, 64);
+    for (uint32_t i = 0; i < 65536; i++)
+        b.x[i] = canonical(float_of(i << 16));
+    struct blocks wide = gaussian_tensors(a, 200, 1, 128);
+    for (size_t t = 0; t < COUNT_OF(targets); t++)
+        for (int down = 0; down < 2; down++) {
+            check_mx(&b, targets[t], down);
+            check_mx(&wide, targets[t], down);
+        }
+    arena_free(a);
+}
+
+/* ---- stochastic rounding */
+
+static void round_at_random(struct arena *a, const char *target, uint32_t seed,
+                            const float *acc, uint32_t rows, uint32_t *codes)
+{
+    struct expr *e = lower_trace(a, "return e.nvfp4(e.acc, { global = 1, rounding = "
+                                    "'stochastic', seed = e.param('seed', { type = "
+                                    "'u32' }) })");
+    struct lower_run r = {.target = target,
+                          .chunk = 64,
+                          .e = e,
+                          .n = 64,
+                          .rows = rows,
+                          .m = rows,
+                          .alpha = 1,
+                          .acc = acc,
+                          .scalars = {seed}};
+    uint8_t scales[64];
+    lower_run(a, &r);
+    for (uint32_t row = 0; row < rows; row++)
+        lower_codes(&r, 0, row, codes + (size_t)row * 64, scales);
+}
+
+TEST_SLOW(random_rounding_is_fair_and_repeats)
+{
+    enum { ROWS = 512, COUNT = ROWS * 64 };
+    static const float parts[] = {0.1f, 0.25f, 0.5f, 0.9f};
+    static const float lower[] = {0, 0.5f, 1, 1.5f, 2, 3, 4};
+    static const float upper[] = {0.5f, 1, 1.5f, 2, 3, 4, 6};
+    struct arena *a = arena_new();
+    float *acc = ARENA_ARRAY(a, float, COUNT);
+    uint32_t *first = ARENA_ARRAY(a, uint32_t, COUNT),
+             *again = ARENA_ARRAY(a, uint32_t, COUNT);
+    for (size_t p = 0; p < COUNT_OF(parts); p++)
+        for (size_t v = 0; v < COUNT_OF(lower); v++) {
+            float x = lower[v] + (upper[v] - lower[v]) * parts[p];
+            for (int i = 0; i < COUNT; i++)
+                acc[i] = i % 16 == 0 ? 6 : i % 2 ? x : -x; /* scale 1 */
+            round_at_random(a, "sm_100f", 42, acc, ROWS, first);
+            long ups = 0, all = 0;
+            for (int i = 0; i < COUNT; i++) {
+                if (i % 16 == 0) {
+                    CHECK_EQ(first[i], 7);
+                    continue;
+                }
+                double size = ref_e2m1(first[i] & 7);
+                CHECK(size == (double)lower[v] || size == (double)upper[v]);
+                CHECK_EQ(first[i] >> 3, i % 2 == 0);
+                ups += size == (double)upper[v];
+                all++;
+            }
+            double share = (double)ups / (double)all;
+            double sigma =
+                sqrt((double)parts[p] * (1 - (double)parts[p]) / (double)all);
+            CHECK_NEAR(share, (double)parts[p], 4.5 * sigma);
+            if (p != 1 || v != 2)
+                continue;
+            round_at_random(a, "sm_80", 42, acc, ROWS, again);
+            CHECK(memcmp(first, again, COUNT * sizeof *first) == 0);
+            round_at_random(a, "sm_80", 43, acc, ROWS, again);
+            CHECK(memcmp(first, again, COUNT * sizeof *first) != 0);
+        }
+    arena_free(a);
+}
