@@ -18,10 +18,11 @@ static struct grid *grid_of(const struct warp *w)
 /* The CTAs that an instruction works for, the even one of a pair first. */
 static int ctas_of(struct warp *w, uint32_t group, struct cta *ctas[2])
 {
-    struct cta *c = w->cta;
-    ctas[0] = group == 2 && (c->rank & 1) ? tmem_peer(c) : c;
-    ctas[1] = group == 2 ? tmem_peer(ctas[0]) : NULL;
-    return (int)group;
+    ctas[0] = ctas[1] = w->cta;
+    if (group != 2)
+        return 1;
+    ctas[~w->cta->rank & 1] = tmem_peer(w->cta);
+    return 2;
 }
 
 /* Column of an address whose lane must be 0. */
