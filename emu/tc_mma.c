@@ -25,6 +25,18 @@ static int ctas_of(struct warp *w, uint32_t group, struct cta *ctas[2])
     return 2;
 }
 
+/* One thread issues; 32 of them would do it 32 times (PTX ISA 9.0, "Issue
+ * Granularity"). */
+static bool check_one_lane(struct warp *w, uint32_t lanes)
+{
+    if ((lanes & (lanes - 1)) == 0)
+        return true;
+    report(grid_of(w), w, CHECK_COLLAPSED_WORK,
+           "%d lanes execute this, and each does it anew; one elected lane should",
+           bits_count(lanes));
+    return false;
+}
+
 /* Column of an address whose lane must be 0. */
 static bool get_column(struct warp *w, uint32_t address, const char *what,
                        uint32_t *col)
@@ -144,9 +156,8 @@ static bool issue_cp(struct warp *w, const struct op *op, int lane)
 
 enum flow tc_cp(struct warp *w, const struct op *op, uint32_t lanes)
 {
-    for (uint32_t rest = lanes; rest; rest &= rest - 1)
-        if (!issue_cp(w, op, bits_lowest(rest)))
-            return FLOW_STOP;
+    if (!check_one_lane(w, lanes) || !issue_cp(w, op, bits_lowest(lanes)))
+        return FLOW_STOP;
     return FLOW_NEXT;
 }
 
@@ -326,9 +337,8 @@ static bool issue_mma(struct warp *w, const struct op *op, int lane)
 
 enum flow tc_mma(struct warp *w, const struct op *op, uint32_t lanes)
 {
-    for (uint32_t rest = lanes; rest; rest &= rest - 1)
-        if (!issue_mma(w, op, bits_lowest(rest)))
-            return FLOW_STOP;
+    if (!check_one_lane(w, lanes) || !issue_mma(w, op, bits_lowest(lanes)))
+        return FLOW_STOP;
     return FLOW_NEXT;
 }
 
@@ -400,8 +410,7 @@ static bool issue_commit(struct warp *w, const struct op *op, int lane)
 
 enum flow tc_commit(struct warp *w, const struct op *op, uint32_t lanes)
 {
-    for (uint32_t rest = lanes; rest; rest &= rest - 1)
-        if (!issue_commit(w, op, bits_lowest(rest)))
-            return FLOW_STOP;
+    if (!check_one_lane(w, lanes) || !issue_commit(w, op, bits_lowest(lanes)))
+        return FLOW_STOP;
     return FLOW_NEXT;
 }

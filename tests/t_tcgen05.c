@@ -150,6 +150,14 @@ TEST(a_commit_of_nothing_arrives_at_once)
     }
 }
 
+TEST(one_lane_issues)
+{
+    expect(BEGIN ALLOC(0, 32) "tcgen05.commit.cta_group::1.mbarrier::arrive::one."
+                              "shared::cluster.b64 [a+8];\n"
+                              "ret;\n",
+           32, CHECK_COLLAPSED_WORK, FIRST_LINE + 1, "32 lanes execute this");
+}
+
 /* ---- loads and stores */
 
 /* Four warps.  Cell (lane, column) of the first 128 columns gets lane << 16 | column by
