@@ -33,6 +33,8 @@ static void each_group(struct warp *w, waiter_fn *fn, void *arg)
                 x.lanes |= bit;
         }
         rest &= ~x.lanes;
+        if (x.wait && x.wait->kind == WAIT_TIME)
+            x.pc = x.wait->number; /* it stands behind the nanosleep */
         fn(arg, &x);
     }
 }

@@ -119,7 +119,8 @@ static enum flow exec_nanosleep(struct warp *w, const struct op *op, uint32_t la
         longest = t[lane] > longest ? t[lane] : longest;
         w->pc[lane] = op->next;
     }
-    struct wait wait = {.kind = WAIT_TIME, .until = w->cta->cluster->clock + longest};
+    struct wait wait = {.kind = WAIT_TIME, .number = w->cur_pc};
+    wait.until = w->cta->cluster->clock + longest;
     park_for(w, lanes, wait);
     return FLOW_JUMP;
 }

@@ -154,7 +154,7 @@ struct wait {
     const struct mbar *mbar;
     uint64_t phase;   /* MBAR: leave when mbar->phase is another one */
     uint64_t until;   /* TIME: cluster->clock */
-    uint32_t number;  /* BARRIER */
+    uint32_t number;  /* BARRIER; TIME: pc of the nanosleep */
     const char *what; /* EVENT: for the report; static text */
 };
 
