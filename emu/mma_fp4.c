@@ -277,12 +277,10 @@ bool mma_isa_choose(const char *name, enum mma_isa *isa, char *why, size_t why_b
         *isa = (enum mma_isa)i;
         if (mma_isa_available(*isa))
             return true;
-        snprintf(why, why_bytes, "FP4EMU_ISA=%s: this CPU or build has no %s", name,
-                 name);
+        snprintf(why, why_bytes, "this CPU or build has no %s", name);
         return false;
     }
-    snprintf(why, why_bytes, "FP4EMU_ISA=%s: no such path; scalar, avx2 or avx512",
-             name);
+    snprintf(why, why_bytes, "there is no such path");
     return false;
 }
 

@@ -367,7 +367,7 @@ TEST(forced_paths)
     CHECK(mma_isa_choose("scalar", &isa, why, sizeof why));
     CHECK_EQ(isa, MMA_SCALAR);
     CHECK(!mma_isa_choose("sse9", &isa, why, sizeof why));
-    CHECK_STR(why, "FP4EMU_ISA=sse9: no such path; scalar, avx2 or avx512");
+    CHECK_STR(why, "there is no such path");
     for (int i = 0; i < MMA_ISA_COUNT; i++) {
         bool chosen =
             mma_isa_choose(mma_isa_name((enum mma_isa)i), &isa, why, sizeof why);
