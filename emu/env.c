@@ -15,6 +15,7 @@
 extern char **environ;
 
 #define MAX_THREADS 256
+#define MAX_CLUSTERS 65535
 
 static const struct env_row rows[] = {
     {"FP4EMU_DEVICE", "sm_90, sm_100, sm_103, sm_120", "by the first module",
@@ -30,6 +31,11 @@ static const struct env_row rows[] = {
     {"FP4EMU_ISA", "auto, scalar, avx2, avx512", "auto",
      "instructions that the matrix arithmetic uses; results are the same"},
     {"FP4EMU_THREADS", "auto, 1 .. 256", "auto", "host threads of a launch"},
+    {"FP4EMU_MMA", "reference, hardware", "reference",
+     "how sums of block-scaled MMAs are rounded: once, or as Blackwell was measured to"},
+    {"FP4EMU_CLUSTERS", "all, 1 .. 65535", "all",
+     "clusters that are launched at first, for kernels that take the others over by "
+     "clusterlaunchcontrol"},
 };
 
 const struct env_row *env_row(size_t i)
@@ -76,6 +82,19 @@ static bool read_threads(const char *value, int *out)
     return true;
 }
 
+static bool read_clusters(const char *value, int *out)
+{
+    uint64_t n;
+    if (strcmp(value, "all") == 0) {
+        *out = 0;
+        return true;
+    }
+    if (!read_u64(value, &n) || n < 1 || n > MAX_CLUSTERS)
+        return false;
+    *out = (int)n;
+    return true;
+}
+
 static bool read_device(const char *value, const char **out)
 {
     const struct device *d = device_find(value);
@@ -111,6 +130,7 @@ static bool read_value(struct env *e, size_t i, const char *value, char *why,
     static const char *const strategies[] = {"eager", "lazy"};
     static const char *const checks[] = {"off", "default", "all"};
     static const char *const switches[] = {"0", "1"};
+    static const char *const modes[] = {"reference", "hardware"};
     int n = 0;
     bool ok = false;
 
@@ -135,8 +155,14 @@ static bool read_value(struct env *e, size_t i, const char *value, char *why,
         return ok;
     case 6:
         return read_isa(value, &e->isa, why, why_bytes);
-    default:
+    case 7:
         return read_threads(value, &e->threads);
+    case 8:
+        ok = read_word(value, modes, COUNT_OF(modes), &n);
+        e->mma = (enum mma_mode)n;
+        return ok;
+    default:
+        return read_clusters(value, &e->clusters);
     }
 }
 

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "emu/mma_fp4.h"
+
 enum env_check {
     ENV_CHECK_OFF,     /* no hazard checks; what memory safety needs stays on */
     ENV_CHECK_DEFAULT, /* errors */
@@ -25,6 +27,8 @@ struct env {
     enum env_check check;
     bool quiet;  /* no reports on stderr */
     int threads; /* host threads of a launch; 0: as many as there are CPUs */
+    enum mma_mode mma;
+    int clusters; /* that are launched at first; 0: all */
 };
 
 /* One row of the table, for --help, the README and tests. */

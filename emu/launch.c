@@ -330,6 +330,7 @@ static void fill_grid(const struct launch *l, struct report *r)
     grid.strategy = (enum strategy)e->strategy;
     grid.seed = e->seed;
     grid.threads = e->threads;
+    grid.mma_as_hardware = e->mma == MMA_HARDWARE;
     grid.sm_count = shown_device()->sm_count;
     grid.id = atomic_load(&launch_count);
     grid.report = r;

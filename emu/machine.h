@@ -275,8 +275,9 @@ struct grid {
     uint64_t seed;
     int threads;    /* host threads, 0: as many as there are CPUs */
     bool no_checks; /* FP4EMU_CHECK=off: hazard checks 4, 5, 7 and 8 are left out */
-    int sm_count;   /* for %nsmid, 0: 148 */
-    uint64_t id;    /* for %gridid */
+    bool mma_as_hardware;  /* enum mma_mode of block-scaled MMAs */
+    int sm_count;          /* for %nsmid, 0: 148 */
+    uint64_t id;           /* for %gridid */
     struct report *report; /* the first error of the launch; see report.h */
 
     atomic_ullong ctas_done;     /* for a progress bar, readable from other threads */

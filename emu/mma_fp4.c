@@ -66,7 +66,7 @@ float mma_fp4_scale(uint8_t code, bool ue8m0)
 
 /* ---- one element */
 
-static int32_t block_sum(const uint8_t *a, const uint8_t *b)
+int32_t mma_fp4_block_sum(const uint8_t *a, const uint8_t *b)
 {
     int32_t sum = 0;
     for (int i = 0; i < MMA_ROW_BYTES / MMA_BLOCKS; i++)
@@ -75,8 +75,7 @@ static int32_t block_sum(const uint8_t *a, const uint8_t *b)
     return sum;
 }
 
-/* Significand and exponent of a scale: value = significand * 2^exponent. */
-static int32_t scale_parts(uint8_t code, bool ue8m0, int *exponent)
+int32_t mma_fp4_scale_parts(uint8_t code, bool ue8m0, int *exponent)
 {
     if (ue8m0) {
         *exponent = code - 127;
@@ -176,9 +175,10 @@ uint32_t mma_fp4_exact(const struct mma_fp4 *m, int lane, int column, uint32_t d
         if (sa == nan || sb == nan)
             return 0x7fffffff;
         int ea, eb;
-        int32_t scale = scale_parts(sa, m->ue8m0, &ea) * scale_parts(sb, m->ue8m0, &eb);
-        int32_t block = block_sum(m->a + lane * MMA_ROW_BYTES + i * 8,
-                                  m->b + column * MMA_ROW_BYTES + i * 8);
+        int32_t scale = mma_fp4_scale_parts(sa, m->ue8m0, &ea) *
+                        mma_fp4_scale_parts(sb, m->ue8m0, &eb);
+        int32_t block = mma_fp4_block_sum(m->a + lane * MMA_ROW_BYTES + i * 8,
+                                          m->b + column * MMA_ROW_BYTES + i * 8);
         wide_add(&sum, (int64_t)(m->negate ? -block : block) * scale, ea + eb - 2);
     }
     uint32_t exponent = d >> 23 & 0xff, fraction = d & 0x7fffff;
@@ -227,7 +227,7 @@ void mma_fp4_scalar(const struct mma_fp4 *m)
             }
             double x = 0;
             for (int i = 0; i < MMA_BLOCKS; i++)
-                x += block_sum(m->a + lane * MMA_ROW_BYTES + i * 8, b + i * 8) *
+                x += mma_fp4_block_sum(m->a + lane * MMA_ROW_BYTES + i * 8, b + i * 8) *
                      ((double)mma_fp4_scale(m->sfa[lane * MMA_BLOCKS + i], m->ue8m0) *
                       scale_b[i]);
             *d = f32_bits(round_once(x, (double)f32_of(old)));
@@ -239,9 +239,16 @@ void mma_fp4_scalar(const struct mma_fp4 *m)
 
 static const char *const isa_names[MMA_ISA_COUNT] = {"scalar", "avx2", "avx512"};
 
+static const char *const mode_names[MMA_MODE_COUNT] = {"reference", "hardware"};
+
 const char *mma_isa_name(enum mma_isa isa)
 {
     return isa_names[isa];
+}
+
+const char *mma_mode_name(enum mma_mode mode)
+{
+    return mode_names[mode];
 }
 
 bool mma_isa_available(enum mma_isa isa)
@@ -287,17 +294,18 @@ bool mma_isa_choose(const char *name, enum mma_isa *isa, char *why, size_t why_b
 void mma_fp4(enum mma_isa isa, const struct mma_fp4 *m)
 {
     assert(m->n > 0 && m->n <= MMA_MAX_N && m->n % 8 == 0);
+    bool model = m->mode == MMA_HARDWARE;
     switch (isa) {
 #if defined(__x86_64__)
     case MMA_AVX512:
-        mma_fp4_avx512(m);
+        (model ? mma_model_avx512 : mma_fp4_avx512)(m);
         return;
     case MMA_AVX2:
-        mma_fp4_avx2(m);
+        (model ? mma_model_avx2 : mma_fp4_avx2)(m);
         return;
 #endif
     default:
-        mma_fp4_scalar(m);
+        (model ? mma_model_scalar : mma_fp4_scalar)(m);
         return;
     }
 }

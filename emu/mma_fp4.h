@@ -3,11 +3,19 @@
  * One call is one CTA's share of one instruction with K = 64: 128 rows of A, up to 256
  * rows of B, one scale for every 16 elements (block32 scales come in twice).
  *
- * Every block of 16 products is summed exactly, scaled exactly, the four blocks and D
- * are added exactly, and the result is rounded once to the nearest f32, ties to even.
- * So the order of operations does not show, and all paths agree bit for bit.  A zero
- * result is +0, a NaN scale or a NaN in D gives 0x7fffffff.  Hardware rounds
- * differently within one unit in the last place; docs/numerics.md has the bound. */
+ * Every block of 16 products is summed exactly and scaled exactly.  What happens to the
+ * four blocks and D is the mode's affair:
+ *
+ *     reference  they are added exactly, and the sum is rounded once to the nearest
+ * f32, ties to even. hardware   what was measured on Blackwell (MMA-Sim, arXiv
+ * 2511.10909): the five terms are aligned to the largest of their exponents, each is
+ * cut towards zero at 35 fraction bits, they are added exactly, and the sum is cut
+ * towards zero to 24 significant bits.  An exponent is that of the scales' product, or
+ * D's own.
+ *
+ * In both the order of operations does not show, and all paths agree bit for bit.  A
+ * zero result is +0, a NaN scale or a NaN in D gives 0x7fffffff, an infinity in D
+ * stays. docs/numerics.md has the distance between the modes. */
 #ifndef FP4EMU_MMA_FP4_H
 #define FP4EMU_MMA_FP4_H
 
@@ -21,6 +29,7 @@
 #define MMA_BLOCKS 4
 
 enum mma_isa { MMA_SCALAR, MMA_AVX2, MMA_AVX512, MMA_ISA_COUNT };
+enum mma_mode { MMA_REFERENCE, MMA_HARDWARE, MMA_MODE_COUNT };
 
 struct mma_fp4 {
     const uint8_t *a;   /* 128 rows of 32 bytes, low nibble first */
@@ -32,12 +41,14 @@ struct mma_fp4 {
     bool ue8m0;         /* scales are UE8M0, else UE4M3 with the sign bit ignored */
     bool negate;        /* of A or of B, but not of both */
     bool accumulate;    /* else D is overwritten */
+    enum mma_mode mode;
 };
 
 void mma_fp4(enum mma_isa isa, const struct mma_fp4 *m);
 
-const char *mma_isa_name(enum mma_isa isa); /* "avx2", as FP4EMU_ISA spells it */
-bool mma_isa_available(enum mma_isa isa);   /* compiled in, and this CPU has it */
+const char *mma_isa_name(enum mma_isa isa);    /* "avx2", as FP4EMU_ISA spells it */
+const char *mma_mode_name(enum mma_mode mode); /* "hardware", as FP4EMU_MMA spells it */
+bool mma_isa_available(enum mma_isa isa);      /* compiled in, and this CPU has it */
 /* The one that `name` asks for; the best available when it is NULL or empty.  False,
  * with the reason in `why`, when there is no such path or this CPU cannot run it. */
 bool mma_isa_choose(const char *name, enum mma_isa *isa, char *why, size_t why_bytes);
@@ -89,13 +100,36 @@ static inline enum mma_sum mma_fp4_sum(struct mma_span a, struct mma_span b)
 }
 
 float mma_fp4_scale(uint8_t code, bool ue8m0);
+/* Significand and exponent of a scale that is no NaN: value = significand * 2^exponent.
+ */
+int32_t mma_fp4_scale_parts(uint8_t code, bool ue8m0, int *exponent);
+/* Sum of a block of 16 products, in quarters; eight bytes of A and of B. */
+int32_t mma_fp4_block_sum(const uint8_t *a, const uint8_t *b);
 /* One element by the widest means; `lane` and `column` in the instruction's D. */
 uint32_t mma_fp4_exact(const struct mma_fp4 *m, int lane, int column, uint32_t d);
 
 void mma_fp4_scalar(const struct mma_fp4 *m);
+
+/* ---- mode hardware (mma_model.c) */
+
+#define MMA_MODEL_FRACTION 35
+/* What no term has: the exponent of a scale of zero, so that its block takes no part in
+ * the alignment. */
+#define MMA_NO_EXPONENT (-2000)
+
+/* Exponents that terms are aligned by: of a scale, and of the f32 D. */
+int mma_model_scale_exponent(uint8_t code, bool ue8m0);
+static inline int mma_model_d_exponent(uint32_t d)
+{
+    uint32_t e = d >> 23 & 0xff;
+    return (e != 0 ? (int)e : 1) - 127;
+}
+void mma_model_scalar(const struct mma_fp4 *m);
 #if defined(__x86_64__)
 void mma_fp4_avx2(const struct mma_fp4 *m);
 void mma_fp4_avx512(const struct mma_fp4 *m);
+void mma_model_avx2(const struct mma_fp4 *m);
+void mma_model_avx512(const struct mma_fp4 *m);
 
 /* Operands unpacked for dot products of four signed by four unsigned bytes.  Four
  * elements that lie in one 32-bit word are the even or the odd elements of eight
@@ -106,6 +140,9 @@ struct mma_panels {
     int32_t bias[MMA_MAX_N][MMA_BLOCKS]; /* -12 * sum of b over the block */
     float scale_a[MMA_BLOCKS][MMA_LANES];
     float scale_b[MMA_MAX_N][MMA_BLOCKS]; /* with the sign and a factor 1/4 */
+    /* Mode hardware only: exponents of the scales. */
+    int32_t exponent_a[MMA_BLOCKS][MMA_LANES];
+    int32_t exponent_b[MMA_MAX_N][MMA_BLOCKS];
 };
 
 void mma_fp4_unpack_avx2(const struct mma_fp4 *m, struct mma_panels *p);

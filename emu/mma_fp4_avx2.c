@@ -92,6 +92,16 @@ AVX2 void mma_fp4_unpack_avx2(const struct mma_fp4 *m, struct mma_panels *p)
     const float factor = m->negate ? -.25f : .25f;
     for (int i = 0; i < m->n * MMA_BLOCKS; i++)
         p->scale_b[i / MMA_BLOCKS][i % MMA_BLOCKS] = factor * value[m->sfb[i]];
+    if (m->mode != MMA_HARDWARE)
+        return;
+    int32_t exponent[256];
+    for (int code = 0; code < 256; code++)
+        exponent[code] = mma_model_scale_exponent((uint8_t)code, m->ue8m0);
+    for (int row = 0; row < MMA_LANES; row++)
+        for (int i = 0; i < MMA_BLOCKS; i++)
+            p->exponent_a[i][row] = exponent[m->sfa[row * MMA_BLOCKS + i]];
+    for (int i = 0; i < m->n * MMA_BLOCKS; i++)
+        p->exponent_b[i / MMA_BLOCKS][i % MMA_BLOCKS] = exponent[m->sfb[i]];
 }
 
 /* ---- products */
@@ -230,5 +240,99 @@ AVX2 void mma_fp4_avx2(const struct mma_fp4 *m)
             _mm256_storeu_ps((float *)(void *)at, canonical_nan(d));
         }
     }
+}
+
+/* ---- mode hardware
+ *
+ * The integers of mma_model.c, held in f64: 2^(35 - largest exponent) times a term is
+ * exact, and so is everything else but the cuts. */
+
+/* Largest exponent of the terms of eight lanes. */
+AVX2 static inline __m256i largest_exponent(const struct mma_panels *p, int lane,
+                                            int column, __m256i d)
+{
+    __m256i field = _mm256_and_si256(_mm256_srli_epi32(d, 23), _mm256_set1_epi32(0xff));
+    field = _mm256_max_epi32(field, _mm256_set1_epi32(1));
+    __m256i largest = _mm256_sub_epi32(field, _mm256_set1_epi32(127));
+    for (int i = 0; i < MMA_BLOCKS; i++) {
+        __m256i a =
+            _mm256_load_si256((const __m256i *)(const void *)&p->exponent_a[i][lane]);
+        __m256i b = _mm256_set1_epi32(p->exponent_b[column][i]);
+        largest = _mm256_max_epi32(largest, _mm256_add_epi32(a, b));
+    }
+    return largest;
+}
+
+AVX2 static inline __m256d power_of_two(__m128i exponent)
+{
+    __m256i e = _mm256_cvtepi32_epi64(_mm_add_epi32(exponent, _mm_set1_epi32(1023)));
+    return _mm256_castsi256_pd(_mm256_slli_epi64(e, 52));
+}
+
+AVX2 static inline __m256d cut(__m256d x)
+{
+    return _mm256_round_pd(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+}
+
+AVX2 static inline __m256d model_term(const struct mma_panels *p, int lane, int column,
+                                      int block, __m128i sums, __m256d unit)
+{
+    __m256d a = _mm256_cvtps_pd(_mm_load_ps(&p->scale_a[block][lane]));
+    __m256d b = _mm256_set1_pd((double)p->scale_b[column][block]);
+    __m256d term = _mm256_mul_pd(_mm256_cvtepi32_pd(sums), _mm256_mul_pd(a, b));
+    return cut(_mm256_mul_pd(term, unit));
+}
+
+/* Cut towards zero to an f32, below its normal range too; -0 becomes +0. */
+AVX2 static inline __m128 cut_to_f32(__m256d x)
+{
+    const __m256d least = _mm256_set1_pd(0x1p-126), sign = _mm256_set1_pd(-0.0);
+    const __m256d kept = _mm256_castsi256_pd(_mm256_set1_epi64x(~0x1fffffffLL));
+    __m256d normal = _mm256_and_pd(x, kept);
+    __m256d small = _mm256_mul_pd(cut(_mm256_mul_pd(x, _mm256_set1_pd(0x1p149))),
+                                  _mm256_set1_pd(0x1p-149));
+    __m256d is_small = _mm256_cmp_pd(_mm256_andnot_pd(sign, x), least, _CMP_LT_OQ);
+    __m256d is_nan = _mm256_cmp_pd(x, x, _CMP_UNORD_Q);
+    x = _mm256_blendv_pd(_mm256_blendv_pd(normal, small, is_small), x, is_nan);
+    return _mm256_cvtpd_ps(_mm256_add_pd(x, _mm256_setzero_pd()));
+}
+
+AVX2 static inline __m256 model_element(const struct mma_panels *p, int lane,
+                                        int column, __m256 d)
+{
+    __m256i largest = largest_exponent(p, lane, column, _mm256_castps_si256(d));
+    __m256i fraction = _mm256_set1_epi32(MMA_MODEL_FRACTION);
+    __m256i up = _mm256_sub_epi32(fraction, largest);
+    __m256i down = _mm256_sub_epi32(largest, fraction);
+    __m256d unit[2] = {power_of_two(_mm256_castsi256_si128(up)),
+                       power_of_two(_mm256_extracti128_si256(up, 1))};
+    __m256d sum[2] = {
+        cut(_mm256_mul_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(d)), unit[0])),
+        cut(_mm256_mul_pd(_mm256_cvtps_pd(_mm256_extractf128_ps(d, 1)), unit[1])),
+    };
+    for (int i = 0; i < MMA_BLOCKS; i++) {
+        __m256i sums = block_sums(p, lane, column, i);
+        __m128i low = _mm256_castsi256_si128(sums);
+        __m128i high = _mm256_extracti128_si256(sums, 1);
+        sum[0] = _mm256_add_pd(sum[0], model_term(p, lane, column, i, low, unit[0]));
+        sum[1] =
+            _mm256_add_pd(sum[1], model_term(p, lane + 4, column, i, high, unit[1]));
+    }
+    __m256d back[2] = {power_of_two(_mm256_castsi256_si128(down)),
+                       power_of_two(_mm256_extracti128_si256(down, 1))};
+    return _mm256_set_m128(cut_to_f32(_mm256_mul_pd(sum[1], back[1])),
+                           cut_to_f32(_mm256_mul_pd(sum[0], back[0])));
+}
+
+AVX2 void mma_model_avx2(const struct mma_fp4 *m)
+{
+    _Alignas(64) struct mma_panels p;
+    mma_fp4_unpack_avx2(m, &p);
+    for (int lane = 0; lane < MMA_LANES; lane += LANES)
+        for (int column = 0; column < m->n; column++) {
+            float *at = (float *)(void *)(m->d + column * MMA_LANES + lane);
+            __m256 d = m->accumulate ? _mm256_loadu_ps(at) : _mm256_setzero_ps();
+            _mm256_storeu_ps(at, canonical_nan(model_element(&p, lane, column, d)));
+        }
 }
 #endif

@@ -181,4 +181,109 @@ AVX512 void mma_fp4_avx512(const struct mma_fp4 *m)
             group_wide(m, lane, kinds);
     }
 }
+
+/* ---- mode hardware: see mma_fp4_avx2.c */
+
+AVX512 static inline __m512i largest_exponent(const struct mma_panels *p, int lane,
+                                              int column, __m512i d)
+{
+    __m512i field = _mm512_and_si512(_mm512_srli_epi32(d, 23), _mm512_set1_epi32(0xff));
+    field = _mm512_max_epi32(field, _mm512_set1_epi32(1));
+    __m512i largest = _mm512_sub_epi32(field, _mm512_set1_epi32(127));
+    for (int i = 0; i < MMA_BLOCKS; i++) {
+        __m512i a = _mm512_load_si512(&p->exponent_a[i][lane]);
+        __m512i b = _mm512_set1_epi32(p->exponent_b[column][i]);
+        largest = _mm512_max_epi32(largest, _mm512_add_epi32(a, b));
+    }
+    return largest;
+}
+
+AVX512 static inline __m512d power_of_two(__m256i exponent)
+{
+    __m512i e =
+        _mm512_cvtepi32_epi64(_mm256_add_epi32(exponent, _mm256_set1_epi32(1023)));
+    return _mm512_castsi512_pd(_mm512_slli_epi64(e, 52));
+}
+
+AVX512 static inline __m512d cut(__m512d x)
+{
+    return _mm512_roundscale_pd(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+}
+
+AVX512 static inline __m512d model_term(const struct mma_panels *p, int lane,
+                                        int column, int block, __m256i sums,
+                                        __m512d unit)
+{
+    __m512d a = _mm512_cvtps_pd(_mm256_load_ps(&p->scale_a[block][lane]));
+    __m512d b = _mm512_set1_pd((double)p->scale_b[column][block]);
+    __m512d term = _mm512_mul_pd(_mm512_cvtepi32_pd(sums), _mm512_mul_pd(a, b));
+    return cut(_mm512_mul_pd(term, unit));
+}
+
+AVX512 static inline void add_model_block(__m512d sum[2], const __m512i a[16],
+                                          const struct mma_panels *p, int lane,
+                                          int column, int block, const __m512d unit[2])
+{
+    __m512i sums = block_sums(a, p, column, block);
+    __m256i low = _mm512_castsi512_si256(sums);
+    __m256i high = _mm512_extracti64x4_epi64(sums, 1);
+    sum[0] = _mm512_add_pd(sum[0], model_term(p, lane, column, block, low, unit[0]));
+    sum[1] =
+        _mm512_add_pd(sum[1], model_term(p, lane + 8, column, block, high, unit[1]));
+}
+
+AVX512 static inline __m256 cut_to_f32(__m512d x)
+{
+    const __m512i kept = _mm512_set1_epi64(~0x1fffffffLL);
+    __mmask8 is_small =
+        _mm512_cmp_pd_mask(_mm512_abs_pd(x), _mm512_set1_pd(0x1p-126), _CMP_LT_OQ);
+    __mmask8 is_number = _mm512_cmp_pd_mask(x, x, _CMP_ORD_Q);
+    __m512d small = _mm512_mul_pd(cut(_mm512_mul_pd(x, _mm512_set1_pd(0x1p149))),
+                                  _mm512_set1_pd(0x1p-149));
+    x = _mm512_castsi512_pd(_mm512_mask_and_epi64(_mm512_castpd_si512(x), is_number,
+                                                  _mm512_castpd_si512(x), kept));
+    x = _mm512_mask_mov_pd(x, is_small, small);
+    return _mm512_cvtpd_ps(_mm512_add_pd(x, _mm512_setzero_pd()));
+}
+
+AVX512 static inline __m512 model_element(const __m512i a[16],
+                                          const struct mma_panels *p, int lane,
+                                          int column, __m512 d)
+{
+    __m512i largest = largest_exponent(p, lane, column, _mm512_castps_si512(d));
+    __m512i fraction = _mm512_set1_epi32(MMA_MODEL_FRACTION);
+    __m512i up = _mm512_sub_epi32(fraction, largest);
+    __m512i down = _mm512_sub_epi32(largest, fraction);
+    __m512d unit[2] = {power_of_two(_mm512_castsi512_si256(up)),
+                       power_of_two(_mm512_extracti64x4_epi64(up, 1))};
+    __m256 d_high =
+        _mm256_castsi256_ps(_mm512_extracti64x4_epi64(_mm512_castps_si512(d), 1));
+    __m512d sum[2] = {
+        cut(_mm512_mul_pd(_mm512_cvtps_pd(_mm512_castps512_ps256(d)), unit[0])),
+        cut(_mm512_mul_pd(_mm512_cvtps_pd(d_high), unit[1])),
+    };
+    add_model_block(sum, a, p, lane, column, 0, unit);
+    add_model_block(sum, a, p, lane, column, 1, unit);
+    add_model_block(sum, a, p, lane, column, 2, unit);
+    add_model_block(sum, a, p, lane, column, 3, unit);
+    __m256 r_low =
+        cut_to_f32(_mm512_mul_pd(sum[0], power_of_two(_mm512_castsi512_si256(down))));
+    __m256 r_high = cut_to_f32(
+        _mm512_mul_pd(sum[1], power_of_two(_mm512_extracti64x4_epi64(down, 1))));
+    return _mm512_castsi512_ps(
+        _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_castps_si256(r_low)),
+                           _mm256_castps_si256(r_high), 1));
+}
+
+GROUP(group_model, MMA_SUM_F64, model_element)
+
+AVX512 void mma_model_avx512(const struct mma_fp4 *m)
+{
+    _Alignas(64) struct mma_panels p;
+    uint8_t kinds[MMA_MAX_N]; /* all alike */
+    __builtin_memset(kinds, MMA_SUM_F64, sizeof kinds);
+    mma_fp4_unpack_avx2(m, &p);
+    for (int lane = 0; lane < MMA_LANES; lane += LANES)
+        group_model(m, &p, lane, kinds);
+}
 #endif

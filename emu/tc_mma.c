@@ -242,6 +242,7 @@ static bool run_mma(struct async_op *o)
             .ue8m0 = desc->ue8m0,
             .negate = desc->negate,
             .accumulate = args.accumulate,
+            .mode = grid_of(w)->mma_as_hardware ? MMA_HARDWARE : MMA_REFERENCE,
         };
         mma_fp4(tmem_state_if_any(c)->isa, &mma);
     }

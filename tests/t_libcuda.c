@@ -254,6 +254,7 @@ TEST(bad_environment_fails_cuInit)
         {"FP4EMU_QUIET", "yes"},       {"FP4EMU_ISA", "sse"},
         {"FP4EMU_THREADS", "0"},       {"FP4EMU_THREADS", "257"},
         {"FP4EMU_THREADS", "two"},     {"FP4EMU_REPORT", "/no/such/directory/x"},
+        {"FP4EMU_MMA", "exact"},       {"FP4EMU_CLUSTERS", "0"},
         {"FP4EMU_STRATGY", "lazy"},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
@@ -283,6 +284,9 @@ TEST(good_environment_is_silent)
         {"FP4EMU_QUIET", "1"},
         {"FP4EMU_ISA", "scalar"},
         {"FP4EMU_ISA", "auto"},
+        {"FP4EMU_MMA", "hardware"},
+        {"FP4EMU_CLUSTERS", "1"},
+        {"FP4EMU_CLUSTERS", "all"},
         {"FP4EMU_THREADS", "auto"},
         {"FP4EMU_THREADS", "256"},
         {"FP4EMU_SEED", ""},

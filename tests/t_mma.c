@@ -1,4 +1,4 @@
-/* t_mma.c - the FP4 arithmetic, bit for bit, against sums in long integers. */
+/* t_mma.c - the FP4 arithmetic in both modes, bit for bit, against long integers. */
 #include "emu/mma_fp4.h"
 #include "tests/test.h"
 
@@ -81,6 +81,25 @@ static uint32_t natural_to_f32(const struct natural *n)
                              : (uint32_t)(last + 150) << 23 | (kept - (1 << 23));
 }
 
+/* Drops what lies below 2^exponent. */
+static void natural_cut(struct natural *n, int exponent)
+{
+    for (int e = UNIT_EXPONENT; e < exponent && e < 400; e++) {
+        int bit = e - UNIT_EXPONENT;
+        n->digit[bit / 16] &= ~(1u << (bit % 16));
+    }
+}
+
+/* Bits of the largest f32 not above n. */
+static uint32_t natural_cut_to_f32(struct natural *n)
+{
+    int top = 399;
+    while (top > UNIT_EXPONENT && !natural_bit(n, top))
+        top--;
+    natural_cut(n, top - 23 < -149 ? -149 : top - 23);
+    return natural_to_f32(n);
+}
+
 static const unsigned e2m1_halves[8] = {0, 1, 2, 3, 4, 6, 8, 12};
 
 /* value = significand * 2^exponent; false for NaN */
@@ -97,8 +116,71 @@ static bool scale_value(unsigned byte, bool ue8m0, unsigned *significand, int *e
     return (byte & 127) != 127;
 }
 
+/* Exponent of a number of this format as one with the digit before the point 1, or 0
+ * for what lies below its normal range; that of a zero is no exponent at all. */
+static int scale_exponent(unsigned byte, bool ue8m0)
+{
+    if (ue8m0)
+        return (int)byte - 127;
+    unsigned e = byte >> 3 & 15;
+    if ((byte & 127) == 0)
+        return -1000;
+    return (e != 0 ? (int)e : 1) - 7;
+}
+
+/* Mode hardware: five terms, each cut at 35 digits behind the point of the one with the
+ * largest exponent; a sum, cut. */
+static uint32_t expected_of_model(const struct mma_fp4 *m, int row, int column,
+                                  uint32_t d)
+{
+    struct natural sums[2] = {{{0}}, {{0}}}; /* of positive and of negative terms */
+    int largest = -126;
+    unsigned d_field = d >> 23 & 255, d_fraction = d & 0x7fffff;
+    if (m->accumulate && d_field > 1)
+        largest = (int)d_field - 127;
+    for (int block = 0; block < 4; block++) {
+        unsigned sa = m->sfa[row * 4 + block], sb = m->sfb[column * 4 + block];
+        int e = scale_exponent(sa, m->ue8m0) + scale_exponent(sb, m->ue8m0);
+        largest = e > largest ? e : largest;
+    }
+    for (int block = 0; block < 4; block++) {
+        unsigned sa, sb;
+        int ea, eb, sum = 0;
+        if (!scale_value(m->sfa[row * 4 + block], m->ue8m0, &sa, &ea) ||
+            !scale_value(m->sfb[column * 4 + block], m->ue8m0, &sb, &eb))
+            return 0x7fffffff;
+        for (int k = block * 16; k < block * 16 + 16; k++) {
+            unsigned a = m->a[row * 32 + k / 2] >> (k % 2 * 4) & 15;
+            unsigned b = m->b[column * 32 + k / 2] >> (k % 2 * 4) & 15;
+            int product = (int)(e2m1_halves[a & 7] * e2m1_halves[b & 7]);
+            sum += ((a ^ b) >> 3 & 1) != m->negate ? -product : product;
+        }
+        struct natural term = {{0}};
+        natural_add(&term, (unsigned)abs(sum) * sa * sb, ea + eb - 2);
+        natural_cut(&term, largest - 35);
+        for (int i = 0; i < DIGITS; i++)
+            natural_add(&sums[sum < 0], term.digit[i], UNIT_EXPONENT + 16 * i);
+    }
+    if (m->accumulate) {
+        if (d_field == 255)
+            return d_fraction ? 0x7fffffff : d;
+        struct natural term = {{0}};
+        natural_add(&term, d_field ? d_fraction + (1 << 23) : d_fraction,
+                    (d_field ? (int)d_field : 1) - 150);
+        natural_cut(&term, largest - 35);
+        for (int i = 0; i < DIGITS; i++)
+            natural_add(&sums[d >> 31], term.digit[i], UNIT_EXPONENT + 16 * i);
+    }
+    bool negative = natural_compare(&sums[1], &sums[0]) > 0;
+    struct natural r = natural_subtract(&sums[negative], &sums[!negative]);
+    uint32_t bits = natural_cut_to_f32(&r);
+    return bits != 0 && negative ? bits | 0x80000000 : bits;
+}
+
 static uint32_t expected(const struct mma_fp4 *m, int row, int column, uint32_t d)
 {
+    if (m->mode == MMA_HARDWARE)
+        return expected_of_model(m, row, column, d);
     struct natural plus = {{0}}, minus = {{0}};
     for (int k = 0; k < 64; k++) {
         unsigned a = m->a[row * 32 + k / 2] >> (k % 2 * 4) & 15;
@@ -219,8 +301,9 @@ static void fill(struct data *x, enum scales scales, enum old_d old_d, bool ue8m
 }
 
 /* Runs every path that this CPU has on the same data. */
-static void check_all_paths(struct data *x, int samples)
+static void check_mode(struct data *x, enum mma_mode mode, int samples)
 {
+    x->mma.mode = mode;
     static uint32_t before[256 * 128], scalar[256 * 128];
     const size_t bytes = (size_t)x->mma.n * 128 * 4;
     memcpy(before, x->d, bytes);
@@ -232,10 +315,10 @@ static void check_all_paths(struct data *x, int samples)
         uint32_t want = expected(&x->mma, row, column, before[column * 128 + row]);
         uint32_t got = scalar[column * 128 + row];
         if (got != want)
-            test_fail(__FILE__, __LINE__,
-                      "row %d column %d D %08x: %08x, expected %08x", row, column,
-                      (unsigned)before[column * 128 + row], (unsigned)got,
-                      (unsigned)want);
+            test_fail(
+                __FILE__, __LINE__, "%s: row %d column %d D %08x: %08x, expected %08x",
+                mma_mode_name(mode), row, column, (unsigned)before[column * 128 + row],
+                (unsigned)got, (unsigned)want);
     }
     for (int isa = MMA_AVX2; isa < MMA_ISA_COUNT; isa++) {
         if (!mma_isa_available((enum mma_isa)isa))
@@ -245,10 +328,20 @@ static void check_all_paths(struct data *x, int samples)
         for (int i = 0; i < x->mma.n * 128; i++)
             if (x->d[i] != scalar[i])
                 test_fail(__FILE__, __LINE__,
-                          "%s: row %d column %d D %08x: %08x, scalar %08x",
-                          mma_isa_name((enum mma_isa)isa), i % 128, i / 128,
-                          (unsigned)before[i], (unsigned)x->d[i], (unsigned)scalar[i]);
+                          "%s, %s: row %d column %d D %08x: %08x, scalar %08x",
+                          mma_mode_name(mode), mma_isa_name((enum mma_isa)isa), i % 128,
+                          i / 128, (unsigned)before[i], (unsigned)x->d[i],
+                          (unsigned)scalar[i]);
     }
+    memcpy(x->d, before, bytes);
+}
+
+/* Leaves the reference mode's result in D. */
+static void check_all_paths(struct data *x, int samples)
+{
+    check_mode(x, MMA_HARDWARE, samples);
+    check_mode(x, MMA_REFERENCE, samples);
+    mma_fp4(MMA_SCALAR, &x->mma);
 }
 
 static struct data data;
@@ -358,6 +451,59 @@ TEST(one_rounding_only)
     CHECK_EQ(data.d[0], f32_bits(1));
 }
 
+/* What tells the modes apart: the second cut, the first, and their direction. */
+TEST(hardware_cuts_towards_zero)
+{
+    memset(&data, 0, sizeof data);
+    fill(&data, NARROW, SMALL, true);
+    memset(data.a, 0, sizeof data.a);
+    memset(data.b, 0, sizeof data.b);
+    memset(data.sfa, 127, sizeof data.sfa);
+    memset(data.sfb, 127, sizeof data.sfb);
+    data.mma.mode = MMA_HARDWARE;
+    data.a[0] = data.b[0] = 2; /* 1.0 in element 0, of a scale of 2^-24 */
+    data.sfa[0] = 127 - 24;
+    data.a[8] = data.b[8] = 2; /* and in element 16, of one of 2^-26 */
+    data.sfa[1] = 127 - 26;
+    data.d[0] = f32_bits(1);
+    mma_fp4(MMA_SCALAR, &data.mma);
+    CHECK_EQ(data.d[0], f32_bits(1)); /* to nearest it would go up */
+    data.b[0] = data.b[8] = 10;       /* -1.0 */
+    data.d[0] = f32_bits(1);
+    mma_fp4(MMA_SCALAR, &data.mma);
+    CHECK_EQ(data.d[0], f32_bits(1) - 2); /* 1 - 2^-24 - 2^-26, cut */
+    /* A term of 2^-36 is cut off whole, and its neighbour of 2^-35 is not. */
+    data.sfa[0] = 127 - 36;
+    data.a[8] = 0;
+    data.d[0] = f32_bits(1);
+    mma_fp4(MMA_SCALAR, &data.mma);
+    CHECK_EQ(data.d[0], f32_bits(1));
+    data.sfa[0] = 127 - 35;
+    mma_fp4(MMA_SCALAR, &data.mma);
+    CHECK_EQ(data.d[0], f32_bits(1) - 1);
+    /* The scales alone set the exponent, though the block's sum is zero. */
+    data.sfa[1] = 127 + 10;
+    data.d[0] = f32_bits(1);
+    mma_fp4(MMA_SCALAR, &data.mma);
+    CHECK_EQ(data.d[0], f32_bits(1));
+}
+
+TEST(modes_are_equal_on_small_integers)
+{
+    static uint32_t before[256 * 128], reference[256 * 128];
+    random_state = 11;
+    fill(&data, NARROW, SMALL, false);
+    memset(data.sfa, 0x38, sizeof data.sfa);
+    memset(data.sfb, 0x38, sizeof data.sfb);
+    memcpy(before, data.d, sizeof before);
+    mma_fp4(MMA_SCALAR, &data.mma);
+    memcpy(reference, data.d, sizeof before);
+    memcpy(data.d, before, sizeof before);
+    data.mma.mode = MMA_HARDWARE;
+    mma_fp4(MMA_SCALAR, &data.mma);
+    CHECK(memcmp(data.d, reference, sizeof reference) == 0);
+}
+
 TEST(forced_paths)
 {
     enum mma_isa isa;
@@ -398,14 +544,16 @@ static double microseconds(enum mma_isa isa, int repeats)
  */
 TEST(vector_paths_are_faster)
 {
-    for (int scales = NARROW; scales <= ANY_FINITE; scales++) {
+    for (int i = 0; i < 3; i++) {
         random_state = 1;
-        fill(&data, (enum scales)scales, SMALL, false);
+        fill(&data, i == 1 ? ANY_FINITE : NARROW, SMALL, false);
+        data.mma.mode = i == 2 ? MMA_HARDWARE : MMA_REFERENCE;
         double scalar = microseconds(MMA_SCALAR, 1);
         for (int isa = MMA_AVX2; isa < MMA_ISA_COUNT; isa++)
             if (mma_isa_available((enum mma_isa)isa)) {
                 double vector = microseconds((enum mma_isa)isa, 50);
-                printf("%s: %.1f us, scalar %.1f us\n", mma_isa_name((enum mma_isa)isa),
+                printf("%s, %s: %.1f us, scalar %.1f us\n",
+                       mma_mode_name(data.mma.mode), mma_isa_name((enum mma_isa)isa),
                        vector, scalar);
                 CHECK(vector < scalar);
             }
