@@ -207,6 +207,7 @@ install: all  ## to $(DESTDIR)$(PREFIX)
 	install -m 644 runtime/fp4gen.h $(DESTDIR)$(PREFIX)/include
 	install -m 644 lib/libfp4gen.a lib/libfp4gen.so $(DESTDIR)$(PREFIX)/lib
 	install -m 644 lib/emu/libcuda.so.1 $(DESTDIR)$(PREFIX)/lib/fp4gen/emu
+	$(if $(LOWER_PARTS),install -m 644 $(LOWER_PARTS) $(DESTDIR)$(PREFIX)/lib/fp4gen)
 
 clean:  ## remove what was built; .venv stays
 	rm -rf build lib $(filter bin/%,$(PARTS))
