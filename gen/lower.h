@@ -23,8 +23,8 @@
  *            o{k}_amax          its amax of this chunk, f32, never negative, 0 for
  *                               padding rows
  *
- * lowered->decls declares all but v, alpha, row, col, m and n.  Addresses of vectors and
- * tiles, and strides, are multiples of 16 bytes. */
+ * lowered->decls declares all but v, alpha, row, col, m and n.  Addresses of vectors
+ * and tiles, and strides, are multiples of 16 bytes. */
 #ifndef FP4GEN_LOWER_H
 #define FP4GEN_LOWER_H
 
@@ -52,8 +52,8 @@ struct lowered {
 struct lower_request {
     const struct expr *e;
     const struct target *target;
-    int ptx_version; /* times ten, at least the target's and 86 */
-    int chunk;       /* 16, 32 or 64 tile columns */
+    int ptx_version;    /* times ten, at least the target's and 86 */
+    int chunk;          /* 16, 32 or 64 tile columns */
     const char *prefix; /* of the block's own registers and labels: "ep" */
     struct loc loc;     /* for messages */
 };

@@ -9,7 +9,7 @@
 
 enum worker_outcome {
     WORKER_DONE,
-    WORKER_ABSENT, /* the library cannot be opened */
+    WORKER_ABSENT,  /* the library cannot be opened */
     WORKER_REFUSED, /* LLVM said no, or died */
 };
 

@@ -452,6 +452,45 @@ struct expr *trace_function(lua_State *L, struct sandbox *s, struct arena *a)
     return t->e;
 }
 
+struct call {
+    struct sandbox *sandbox;
+    struct arena *arena;
+    struct expr *e;
+};
+
+static int call_traced(lua_State *L)
+{
+    struct call *c = lua_touserdata(L, lua_upvalueindex(1));
+    c->e = trace_function(L, c->sandbox, c->arena);
+    return 0;
+}
+
+static void report(const char *file, const struct sandbox_fault *f, struct diags *d)
+{
+    static const enum diag_code codes[] = {
+        [SANDBOX_SYNTAX] = DIAG_CONFIG_SYNTAX,
+        [SANDBOX_ERROR] = DIAG_EPILOGUE,
+        [SANDBOX_WORK] = DIAG_CONFIG_WORK,
+        [SANDBOX_MEMORY] = DIAG_CONFIG_MEMORY,
+    };
+    diag_add(d, codes[f->kind], (struct loc){file, f->line, 0}, f->text);
+}
+
+struct expr *trace_call(struct sandbox *s, struct arena *a, const char *file,
+                        struct diags *d)
+{
+    struct call c = {.sandbox = s, .arena = a};
+    struct sandbox_fault fault;
+    lua_State *L = sandbox_state(s);
+    lua_pushlightuserdata(L, &c);
+    lua_pushcclosure(L, call_traced, 1);
+    lua_insert(L, -2);
+    if (sandbox_call(s, a, 1, 0, &fault))
+        return c.e;
+    report(file, &fault, d);
+    return NULL;
+}
+
 /* ---- those with a name */
 
 struct named {
@@ -509,7 +548,7 @@ struct expr *trace_named(struct arena *a, const char *name, struct loc loc,
     struct named n = {.arena = a, .wanted = name};
     struct sandbox_fault fault;
     if (!run_named(&n, &fault)) {
-        diag_add(d, DIAG_EPILOGUE, (struct loc){NAMED_FILE, fault.line, 0}, fault.text);
+        report(NAMED_FILE, &fault, d);
         return NULL;
     }
     if (n.found)

@@ -92,8 +92,9 @@ const struct expr_node *trace_value(lua_State *L, struct tracer *t, int index,
 {
     if (lua_type(L, index) == LUA_TNUMBER) {
         if (type == EXPR_PRED)
-            luaL_error(L, "%s: a number stands where a predicate must be: e.lt(a, b) "
-                          "and the like make one",
+            luaL_error(L,
+                       "%s: a number stands where a predicate must be: e.lt(a, b) "
+                       "and the like make one",
                        what);
         return constant(L, t, index, type, what);
     }
@@ -114,7 +115,8 @@ const struct expr_node *trace_value(lua_State *L, struct tracer *t, int index,
         return h->output.value;
     case HELD_SOURCE:
         if (!h->source.name[0])
-            luaL_error(L, "%s: a parameter needs a name, as in e.param \"scale\"", what);
+            luaL_error(L, "%s: a parameter needs a name, as in e.param \"scale\"",
+                       what);
         n = expr_input(t->e, &h->source);
         trace_check(L, t);
         break;
@@ -161,8 +163,8 @@ int trace_apply(lua_State *L, enum expr_op op, int count)
     if (count != wanted)
         luaL_error(L, "%s takes %d values, not %d", name, wanted, count);
     for (int i = 0; i < wanted; i++)
-        args[i] = trace_value(L, t, i + 1, number_type(L, signature, wanted, signature[i]),
-                              name);
+        args[i] = trace_value(L, t, i + 1,
+                              number_type(L, signature, wanted, signature[i]), name);
     const struct expr_node *n = expr_op(t->e, op, args, wanted, 0);
     trace_check(L, t);
     trace_push(L, n);
@@ -198,8 +200,9 @@ static int power(lua_State *L)
 
 static int refuse_comparison(lua_State *L)
 {
-    return luaL_error(L, "a comparison in Lua must be true or false at once: e.lt(a, b), "
-                         "e.le, e.eq ... make predicates for e.select(p, a, b)");
+    return luaL_error(L,
+                      "a comparison in Lua must be true or false at once: e.lt(a, b), "
+                      "e.le, e.eq ... make predicates for e.select(p, a, b)");
 }
 
 static int refuse_index(lua_State *L)
@@ -276,7 +279,8 @@ static int call_source(lua_State *L)
     }
     read_source_options(L, options, &in);
     if (lua_gettop(L) > options)
-        luaL_error(L, "'%s': a name and a table of options are all there can be", in.name);
+        luaL_error(L, "'%s': a name and a table of options are all there can be",
+                   in.name);
     const struct expr_node *n = expr_input(t->e, &in);
     trace_check(L, t);
     trace_push(L, n);
@@ -352,10 +356,10 @@ void trace_open_values(lua_State *L, struct tracer *t)
         enum expr_op op;
         int count;
     } operators[] = {
-        {"__add", EXPR_ADD, 2},  {"__sub", EXPR_SUB, 2},  {"__mul", EXPR_MUL, 2},
-        {"__div", EXPR_DIV, 2},  {"__unm", EXPR_NEG, 1},  {"__band", EXPR_AND, 2},
-        {"__bor", EXPR_OR, 2},   {"__bxor", EXPR_XOR, 2}, {"__bnot", EXPR_NOT, 1},
-        {"__shl", EXPR_SHL, 2},  {"__shr", EXPR_SHR, 2},
+        {"__add", EXPR_ADD, 2}, {"__sub", EXPR_SUB, 2},  {"__mul", EXPR_MUL, 2},
+        {"__div", EXPR_DIV, 2}, {"__unm", EXPR_NEG, 1},  {"__band", EXPR_AND, 2},
+        {"__bor", EXPR_OR, 2},  {"__bxor", EXPR_XOR, 2}, {"__bnot", EXPR_NOT, 1},
+        {"__shl", EXPR_SHL, 2}, {"__shr", EXPR_SHR, 2},
     };
     static const struct {
         const char *event, *sign;

@@ -1,6 +1,5 @@
 #include "tests/lower_run.h"
 
-#include <lauxlib.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,50 +16,35 @@ enum { THREADS = 128 };
 
 /* ---- from Lua */
 
-struct tracing {
-    struct sandbox *sandbox;
-    struct arena *arena;
-    struct expr *e;
-};
-
-static int trace(lua_State *L)
-{
-    struct tracing *t = lua_touserdata(L, lua_upvalueindex(1));
-    t->e = trace_function(L, t->sandbox, t->arena);
-    return 0;
-}
-
-struct expr *lower_trace_or(struct arena *a, const char *body, const char **text,
-                            int *line)
+struct expr *lower_trace_or(struct arena *a, const char *body, struct diags *d)
 {
     static const struct sandbox_limits limits = {4 << 20, 256 << 10, 16 << 10, 2000000,
                                                  500};
     struct sandbox_fault fault = {0};
-    struct tracing t = {.sandbox = sandbox_open(&limits), .arena = a};
-    lua_State *L = sandbox_state(t.sandbox);
-    sandbox_push_env(t.sandbox);
-    lua_pushlightuserdata(L, &t);
-    lua_pushcclosure(L, trace, 1);
-    lua_setfield(L, -2, "trace");
-    lua_pop(L, 1);
-    const char *script = arena_printf(a, "trace(function(e) %s end)", body);
-    bool ok = sandbox_load(t.sandbox, a, script, strlen(script), &fault) &&
-              sandbox_call(t.sandbox, a, 0, 0, &fault);
-    sandbox_close(t.sandbox);
-    if (ok && expr_resolve_d(t.e, EXPR_OUT_BF16))
-        return t.e;
-    *text = ok ? expr_fault(t.e) : fault.text;
-    *line = fault.line;
-    return NULL;
+    struct sandbox *s = sandbox_open(&limits);
+    const char *script = arena_printf(a, "return function(e) %s end", body);
+    struct expr *e = NULL;
+    if (sandbox_load(s, a, script, strlen(script), &fault) &&
+        sandbox_call(s, a, 0, 1, &fault))
+        e = trace_call(s, a, "my.lua", d);
+    else
+        test_fail(__FILE__, __LINE__, "%s\nline %d: %s", body, fault.line, fault.text);
+    sandbox_close(s);
+    if (e && !expr_resolve_d(e, EXPR_OUT_BF16))
+        test_fail(__FILE__, __LINE__, "%s", expr_fault(e));
+    return e;
 }
 
 struct expr *lower_trace(struct arena *a, const char *body)
 {
-    const char *text;
-    int line;
-    struct expr *e = lower_trace_or(a, body, &text, &line);
-    if (!e)
-        test_fail(__FILE__, __LINE__, "%s\nline %d: %s", body, line, text);
+    struct diags *d = diags_new(a);
+    struct expr *e = lower_trace_or(a, body, d);
+    struct buf b;
+    buf_init(&b, a);
+    if (!e) {
+        diag_format(d->first, NULL, &b);
+        test_fail(__FILE__, __LINE__, "%s\n%s", body, b.data);
+    }
     return e;
 }
 
@@ -83,8 +67,21 @@ static int words_of(const struct lower_run *r, int k)
            (o->format == EXPR_OUT_AMAX);
 }
 
+/* Tests share a cache beside their build, and leave the user's alone. */
+static void use_own_cache(void)
+{
+    char path[4096];
+    ssize_t chars = readlink("/proc/self/exe", path, sizeof path - 32);
+    if (chars <= 0)
+        return;
+    path[chars] = '\0';
+    snprintf(strrchr(path, '/'), 32, "/../cache");
+    setenv("FP4GEN_CACHE", path, 0);
+}
+
 static const struct lowered *lowered(struct arena *a, const struct lower_run *r)
 {
+    use_own_cache();
     struct diags *d = diags_new(a);
     struct lower_request request = {.e = r->e,
                                     .target = target_find(r->target),

@@ -11,10 +11,9 @@
 #include "gen/expr.h"
 #include "gen/lower.h"
 
-/* The inside of `function(e) ... end`; outputs e.d() become bf16.  NULL with *text and
- * *line: what the error was. */
-struct expr *lower_trace_or(struct arena *a, const char *body, const char **text,
-                            int *line);
+/* The inside of `function(e) ... end`; outputs e.d() become bf16.  NULL after a report.
+ */
+struct expr *lower_trace_or(struct arena *a, const char *body, struct diags *d);
 /* ... a failure fails the test. */
 struct expr *lower_trace(struct arena *a, const char *body);
 

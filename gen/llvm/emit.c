@@ -77,7 +77,7 @@ static void emit_tile(struct emit *em)
     for (int i = 0; i < em->e->node_count; i++) {
         const struct expr_node *n = em->e->nodes[i];
         if (em->reachable[i] && emit_is_column_free(n) && !is_at_hand(em, n))
-            emit_node(em, n);
+            emit_node(em, n, 0, 1);
     }
     for (int i = 0; i < em->hoist_count; i++) {
         const struct expr_node *n = em->hoists[i].node;
@@ -125,16 +125,54 @@ static void emit_plain_output(struct emit *em, int k)
         emit_out(em, arena_printf(em->arena, "o%d_w%d", k, i), words[i]);
 }
 
+static void find_levels(struct emit *em)
+{
+    const struct expr *e = em->e;
+    int *levels = ARENA_ARRAY(em->arena, int, (size_t)e->node_count + 1);
+    for (int i = 0; i < e->node_count; i++) {
+        const struct expr_node *n = e->nodes[i];
+        bool regroups = n->op == EXPR_SPLIT || n->op == EXPR_JOIN ||
+                        n->op == EXPR_BLOCK_AMAX || n->op == EXPR_BLOCK_MAX ||
+                        n->op == EXPR_BLOCK_MIN;
+        for (int k = 0; k < n->arg_count; k++)
+            if (levels[n->args[k]->id] + regroups > levels[i])
+                levels[i] = levels[n->args[k]->id] + regroups;
+        if (levels[i] >= em->level_count)
+            em->level_count = levels[i] + 1;
+    }
+    em->levels = levels;
+}
+
+/* Columns that are computed together: enough to hide what an instruction takes, few so
+ * that what is between the first and the last one does not need all registers. */
+enum { GROUP_COLS = 8 };
+
+/* One level, in groups of columns; blocks as a whole with the first group. */
+static void emit_level(struct emit *em, int level)
+{
+    for (int first = 0; first < em->chunk; first += GROUP_COLS)
+        for (int i = 0; i < em->e->node_count; i++) {
+            const struct expr_node *n = em->e->nodes[i];
+            if (!em->reachable[i] || emit_is_column_free(n) || n->op == EXPR_INPUT ||
+                em->levels[i] != level || first >= emit_cols(em, n->columns))
+                continue;
+            if (n->shape != EXPR_SHAPE_BLOCK)
+                emit_node(em, n, first, GROUP_COLS);
+            else if (first == 0)
+                emit_node(em, n, 0, emit_count(em, n));
+        }
+}
+
 /* Loads first: they take longest. */
 static void emit_chunk(struct emit *em)
 {
-    for (int loads = 1; loads >= 0; loads--)
-        for (int i = 0; i < em->e->node_count; i++) {
-            const struct expr_node *n = em->e->nodes[i];
-            if (em->reachable[i] && !emit_is_column_free(n) &&
-                (n->op == EXPR_INPUT) == loads)
-                emit_node(em, n);
-        }
+    for (int i = 0; i < em->e->node_count; i++) {
+        const struct expr_node *n = em->e->nodes[i];
+        if (em->reachable[i] && !emit_is_column_free(n) && n->op == EXPR_INPUT)
+            emit_node(em, n, 0, emit_count(em, n));
+    }
+    for (int level = 0; level < em->level_count; level++)
+        emit_level(em, level);
     for (int k = 0; k < em->e->output_count; k++) {
         enum expr_format f = em->e->outputs[k].format;
         if (f == EXPR_OUT_NVFP4)
@@ -186,6 +224,7 @@ void emit_open(struct emit *em, struct arena *a, const struct expr *e,
     em->f32x2 = LLVMVectorType(em->f32, 2);
     em->pointer = LLVMPointerTypeInContext(em->context, 1); /* global memory */
     find_hoists(em);
+    find_levels(em);
 }
 
 void emit_close(struct emit *em)

@@ -36,6 +36,8 @@ struct emit {
     struct arena *arena;
     const struct expr *e;
     const bool *reachable;
+    const int *levels; /* of a node: how often columns were regrouped below it */
+    int level_count;
     const struct target *target;
     const char *prefix; /* of registers */
     int chunk;          /* columns of the tile */
@@ -110,7 +112,8 @@ void emit_input(struct emit *em, const struct expr_node *n, LLVMValueRef *out);
 
 /* ---- nodes: gen/llvm/node.c */
 
-void emit_node(struct emit *em, const struct expr_node *n);
+/* Values first .. first + count - 1; of blocks and column-free nodes all. */
+void emit_node(struct emit *em, const struct expr_node *n, int first, int count);
 int emit_count(const struct emit *em, const struct expr_node *n); /* of its values */
 bool emit_is_column_free(const struct expr_node *n);
 /* "PREFIX_h3": the i-th value that crosses from the tile block; and the row of an AUX

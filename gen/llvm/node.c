@@ -248,12 +248,12 @@ static void emit_reduction(struct emit *em, const struct expr_node *n, Value *ou
 }
 
 /* Splitting and joining columns only renames values. */
-static void emit_regrouped(struct emit *em, const struct expr_node *n, Value *out)
+static void emit_regrouped(struct emit *em, const struct expr_node *n, int first,
+                           int end, Value *out)
 {
-    int count = emit_count(em, n);
     bool splits = n->op == EXPR_SPLIT;
     int group = (int)(splits ? n->imm / 2 : n->imm), half = (int)(n->imm % 2);
-    for (int i = 0; i < count; i++) {
+    for (int i = first; i < end; i++) {
         if (splits)
             out[i] = emit_value(em, n->args[0],
                                 (i / group * 2 + half) * group + i % group, 1);
@@ -263,14 +263,15 @@ static void emit_regrouped(struct emit *em, const struct expr_node *n, Value *ou
     }
 }
 
-void emit_node(struct emit *em, const struct expr_node *n)
+void emit_node(struct emit *em, const struct expr_node *n, int first, int count)
 {
-    int count = emit_count(em, n);
-    Value *out = ARENA_ARRAY(em->arena, Value, (size_t)count);
-    em->values[n->id] = out;
+    if (!em->values[n->id])
+        em->values[n->id] = ARENA_ARRAY(em->arena, Value, (size_t)emit_count(em, n));
+    Value *out = em->values[n->id];
+    const int end = first + count, per = n->shape == EXPR_SHAPE_BLOCK ? n->block : 1;
     switch (n->op) {
     case EXPR_ACC:
-        for (int i = 0; i < count; i++)
+        for (int i = first; i < end; i++)
             out[i] = emit_in(em, arena_printf(em->arena, "v%d", i), em->f32);
         return;
     case EXPR_INPUT:
@@ -278,12 +279,12 @@ void emit_node(struct emit *em, const struct expr_node *n)
         return;
     case EXPR_COLUMN:
     case EXPR_PAIR_COLUMN:
-        for (int i = 0; i < count; i++)
+        for (int i = first; i < end; i++)
             out[i] = emit_column(em, n->columns, i);
         return;
     case EXPR_SPLIT:
     case EXPR_JOIN:
-        emit_regrouped(em, n, out);
+        emit_regrouped(em, n, first, end, out);
         return;
     case EXPR_BLOCK_AMAX:
     case EXPR_BLOCK_MAX:
@@ -291,9 +292,9 @@ void emit_node(struct emit *em, const struct expr_node *n)
         emit_reduction(em, n, out);
         return;
     case EXPR_WIDEN:
-        for (int i = 0; i < count; i++) {
+        for (int i = first; i < end; i++) {
             const struct expr_node *cast = n->args[0];
-            Value x = emit_value(em, cast->args[0], i, n->block ? n->block : 1);
+            Value x = emit_value(em, cast->args[0], i, per);
             out[i] = emit_round_trip(em, cast->type, x);
         }
         return;
@@ -306,20 +307,19 @@ void emit_node(struct emit *em, const struct expr_node *n)
     default:
         break;
     }
-    int per = n->shape == EXPR_SHAPE_BLOCK ? n->block : 1;
     Value *args[3] = {NULL, NULL, NULL};
     for (int k = 0; k < n->arg_count; k++) {
         args[k] = ARENA_ARRAY(em->arena, Value, (size_t)count);
         for (int i = 0; i < count; i++)
-            args[k][i] = emit_value(em, n->args[k], i, per);
+            args[k][i] = emit_value(em, n->args[k], first + i, per);
     }
     bool paired = n->type == EXPR_F32 && (n->op == EXPR_ADD || n->op == EXPR_SUB ||
                                           n->op == EXPR_MUL || n->op == EXPR_FMA);
     if (paired) {
-        emit_arith(em, n->op, count, args[0], args[1], args[2], out);
+        emit_arith(em, n->op, count, args[0], args[1], args[2], out + first);
         return;
     }
     for (int i = 0; i < count; i++)
-        out[i] = compute(em, n, args[0][i], args[1] ? args[1][i] : NULL,
-                         args[2] ? args[2][i] : NULL);
+        out[first + i] = compute(em, n, args[0][i], args[1] ? args[1][i] : NULL,
+                                 args[2] ? args[2][i] : NULL);
 }

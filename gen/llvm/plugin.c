@@ -105,8 +105,8 @@ static bool add_block(struct arena *a, const char *ptx, const char *name,
     struct splice s;
     if (!splice_function(a, ptx, name, prefix, &s))
         return false;
-    buf_printf(reply, "block %s insns %d rare %d words %d regs %zu body %zu\n", name, s.insns, s.rare_insns,
-               s.live_words, s.regs.bytes, s.body.bytes);
+    buf_printf(reply, "block %s insns %d rare %d words %d regs %zu body %zu\n", name,
+               s.insns, s.rare_insns, s.live_words, s.regs.bytes, s.body.bytes);
     buf_add(reply, s.regs.data, s.regs.bytes);
     buf_add(reply, s.body.data, s.body.bytes);
     return true;

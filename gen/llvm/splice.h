@@ -10,10 +10,10 @@
 #include "core/base.h"
 
 struct splice {
-    struct buf body; /* instructions, two spaces in, each with its newline */
-    struct buf regs; /* ".reg" lines for the registers in it */
+    struct buf body;       /* instructions, two spaces in, each with its newline */
+    struct buf regs;       /* ".reg" lines for the registers in it */
     int insns, rare_insns; /* rare: behind a branch that is usually taken */
-    int live_words; /* most 32-bit registers that hold a value at once */
+    int live_words;        /* most 32-bit registers that hold a value at once */
 };
 
 /* `ptx`: the module; `function`: the name of one in it.  False: not understood. */
