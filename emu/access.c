@@ -152,9 +152,32 @@ static bool blame_alignment(struct warp *w, const struct op *op, uint64_t addres
     return false;
 }
 
+/* All lanes aligned and inside the allocation of the last access. */
+static bool global_is_plain(const struct warp *w, const uint64_t *address,
+                            uint32_t lanes, uint32_t bytes, bool write)
+{
+    uint64_t low = UINT64_MAX, high = 0, any = 0;
+    if (!w->hit || (write && !w->hit->writable))
+        return false;
+    for (int i = 0; i < WARP_LANES; i++) {
+        uint64_t in = 0 - (uint64_t)(lanes >> i & 1);
+        uint64_t up = address[i] & in, down = address[i] | ~in;
+        high = up > high ? up : high;
+        low = down < low ? down : low;
+        any |= up;
+    }
+    return !(any & (bytes - 1)) && contains(w->hit, low, high - low + bytes);
+}
+
 static bool global_lanes(struct warp *w, const struct op *op, const uint64_t *address,
                          uint32_t lanes, uint32_t bytes, bool write, struct access *a)
 {
+    a->global |= lanes;
+    if (global_is_plain(w, address, lanes, bytes, write)) {
+        for (int i = 0; i < WARP_LANES; i++)
+            a->at[i] = host(address[i]); /* of idle lanes: not looked at */
+        return true;
+    }
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         int lane = bits_lowest(rest);
         uint64_t at = address[lane];
@@ -164,7 +187,6 @@ static bool global_lanes(struct warp *w, const struct op *op, const uint64_t *ad
             return blame_global(w, at, bytes, write, lane, op->insn->opcode);
         a->at[lane] = host(at);
     }
-    a->global |= lanes;
     return true;
 }
 
@@ -293,10 +315,8 @@ static bool shared_lanes(struct warp *w, const struct op *op, const uint32_t *ad
     for (int i = 0; i < WARP_LANES; i++)
         offset[i] = address[i] - (t->rank << SMEM_RANK_SHIFT);
     if (shared_is_plain(t, offset, lanes, bytes)) {
-        for (uint32_t rest = lanes; rest; rest &= rest - 1) {
-            int lane = bits_lowest(rest);
-            a->at[lane] = t->smem + offset[lane];
-        }
+        for (int i = 0; i < WARP_LANES; i++)
+            a->at[i] = t->smem + (lanes >> i & 1 ? offset[i] : 0);
     } else {
         uint32_t cur = w->cur_lanes;
         for (uint32_t rest = lanes; rest; rest &= rest - 1) {

@@ -57,7 +57,10 @@ static enum flow exec_ld(struct warp *w, const struct op *op, uint32_t lanes)
         void *reg = opnd_lanes(w, d);
         if (bytes == 4 && d->bits == 32) {
             uint32_t *r = reg;
-            for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+            if (lanes == ALL_LANES)
+                EACH(i) memcpy(&r[i], a.at[i] + k * 4, 4);
+            for (uint32_t rest = lanes == ALL_LANES ? 0 : lanes; rest;
+                 rest &= rest - 1) {
                 int lane = bits_lowest(rest);
                 memcpy(&r[lane], a.at[lane] + k * 4, 4);
             }
@@ -182,7 +185,10 @@ static enum flow exec_st(struct warp *w, const struct op *op, uint32_t lanes)
         const uint8_t *reg = opnd_lanes(w, s);
         uint32_t stride = s->bits == 128 ? 16 : s->bits == 64 ? 8 : 4;
         if (bytes == 4) {
-            for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+            if (lanes == ALL_LANES)
+                EACH(i) memcpy(a.at[i] + k * 4, reg + (uint32_t)i * stride, 4);
+            for (uint32_t rest = lanes == ALL_LANES ? 0 : lanes; rest;
+                 rest &= rest - 1) {
                 int lane = bits_lowest(rest);
                 memcpy(a.at[lane] + k * 4, reg + (uint32_t)lane * stride, 4);
             }

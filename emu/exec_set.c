@@ -386,6 +386,12 @@ static enum flow exec_selp32(struct warp *w, const struct op *op, uint32_t lanes
     uint32_t *d = opnd_lanes(w, &op->opnds[0]);
     const uint32_t *a = opnd_lanes(w, &op->opnds[1]), *b = opnd_lanes(w, &op->opnds[2]);
     uint32_t p = opnd_mask(w, &op->opnds[3]);
+    if (lanes == ALL_LANES) {
+        uint32_t t[WARP_LANES];
+        EACH(i) t[i] = p >> i & 1 ? a[i] : b[i];
+        memcpy(d, t, sizeof t);
+        return FLOW_NEXT;
+    }
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         int i = bits_lowest(rest);
         d[i] = p >> i & 1 ? a[i] : b[i];
@@ -398,6 +404,12 @@ static enum flow exec_selp64(struct warp *w, const struct op *op, uint32_t lanes
     uint64_t *d = opnd_lanes(w, &op->opnds[0]);
     const uint64_t *a = opnd_lanes(w, &op->opnds[1]), *b = opnd_lanes(w, &op->opnds[2]);
     uint32_t p = opnd_mask(w, &op->opnds[3]);
+    if (lanes == ALL_LANES) {
+        uint64_t t[WARP_LANES];
+        EACH(i) t[i] = p >> i & 1 ? a[i] : b[i];
+        memcpy(d, t, sizeof t);
+        return FLOW_NEXT;
+    }
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         int i = bits_lowest(rest);
         d[i] = p >> i & 1 ? a[i] : b[i];
