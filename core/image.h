@@ -57,7 +57,7 @@ enum image_param_kind {
 };
 
 struct image_param {
-    char name[16];
+    char name[16]; /* of other ops than gemm: runtime/quantize.c has the names */
     enum image_param_kind kind;
 };
 
@@ -68,6 +68,7 @@ struct image {
     char config[64];    /* name of the config */
     char config_hash[17];
     char kernel[128]; /* entry name, unique to the config */
+    char op[32]; /* "gemm", or what gen/quantize.h lists; "" is gemm too */
     char target[16];
     int ptx_version;  /* times ten */
     uint32_t tile[3]; /* m n k, elements */
@@ -77,6 +78,12 @@ struct image {
     uint32_t threads;    /* of one CTA */
     char d_type[8];      /* bf16 or f32 */
     char epilogue[32];
+    /* Of other ops than gemm. */
+    char x_type[8];      /* bf16 f16 f32; scales: "" */
+    char x_form[16];     /* plain halves interleaved; scales: "" */
+    char layout[8];      /* of scales: linear 128x4 8x4 */
+    char from_layout[8]; /* convert_scales */
+    char rounding[16];   /* "" where nothing is rounded to E2M1 */
     struct image_tensor tensors[IMAGE_MAX_TENSORS];
     int tensor_count;
     struct image_param params[IMAGE_MAX_PARAMS];

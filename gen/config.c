@@ -7,15 +7,20 @@
 #include "gen/config_read.h"
 #include "gen/embed.h"
 #include "gen/nearest.h"
+#include "gen/quantize.h"
 #include "gen/tmpl.h"
 
 enum { MOST_FILE_BYTES = 65536, MOST_NAME_CHARS = 63 };
 
-enum field_kind { NAME, WORD, INT, STAGES, BOOL, TARGET, TEMPLATE };
+enum field_kind { NAME, WORD, INT, STAGES, BOOL, TARGET, ANY_TARGET, TEMPLATE };
 
 enum field_id {
 #define FIELD(id, path, kind, fallback, allowed, why, meaning) FIELD_##id,
 #include "gen/schema.def"
+    FIELD_GEMM_COUNT,
+    FIELD_QUANTIZE_FIRST = FIELD_GEMM_COUNT,
+    FIELD_BEFORE_QUANTIZE = FIELD_QUANTIZE_FIRST - 1,
+#include "gen/schema_quantize.def"
 #undef FIELD
     FIELD_COUNT
 };
@@ -28,7 +33,19 @@ static const struct {
 #define FIELD(id, path, kind, fallback, allowed, why, meaning)                         \
     {path, kind, fallback, allowed, why, meaning},
 #include "gen/schema.def"
+#include "gen/schema_quantize.def"
 #undef FIELD
+};
+
+/* The fields that a constructor takes: a range of rows. */
+struct family {
+    const char *constructor;
+    int first, end;
+};
+
+static const struct family families[] = {
+    {"gemm", 0, FIELD_GEMM_COUNT},
+    {"quantize", FIELD_QUANTIZE_FIRST, FIELD_COUNT},
 };
 
 /* What a field has in the end. */
@@ -37,11 +54,13 @@ struct setting {
     int integer;
     struct loc loc;
     bool is_set;
+    bool is_given; /* by the file or the command line */
 };
 
 struct checker {
     struct arena *arena;
     struct diags *d;
+    const struct family *family;
     struct setting settings[FIELD_COUNT];
 };
 
@@ -62,9 +81,9 @@ static bool next_word(const char **rest, const char **word, size_t *chars)
     return *chars > 0;
 }
 
-static bool is_gemm_target(const struct target *t)
+static bool is_target_of(enum field_kind kind, const struct target *t)
 {
-    return (t->features & FEAT_TCGEN05) != 0;
+    return kind == ANY_TARGET || (t->features & FEAT_TCGEN05) != 0;
 }
 
 /* Separated by spaces, for rows whose words stand elsewhere. */
@@ -76,8 +95,9 @@ static const char *allowed_words(struct arena *a, enum field_id id)
     const struct target *t;
     switch (fields[id].kind) {
     case TARGET:
+    case ANY_TARGET:
         for (int i = 0; (t = target_at(i)); i++)
-            if (is_gemm_target(t))
+            if (is_target_of(fields[id].kind, t))
                 buf_printf(&b, "%s%s", b.bytes ? " " : "", t->name);
         return b.data;
     case TEMPLATE:
@@ -156,6 +176,7 @@ const struct config_field *config_field_at(struct arena *a, int i)
     f->allowed = allowed_text(a, (enum field_id)i);
     f->words = allowed_words(a, (enum field_id)i);
     f->meaning = fields[i].meaning;
+    f->constructor = families[i >= FIELD_QUANTIZE_FIRST].constructor;
     return f;
 }
 
@@ -301,6 +322,7 @@ static void check_value(struct checker *c, enum field_id id,
     case NAME:
     case WORD:
     case TARGET:
+    case ANY_TARGET:
     case TEMPLATE:
         ok = check_text(c, id, v);
         break;
@@ -311,18 +333,18 @@ static void check_value(struct checker *c, enum field_id id,
 
 /* ---- all values */
 
-static int find_field(const char *path)
+static int find_field(const struct family *f, const char *path)
 {
-    for (int i = 0; i < FIELD_COUNT; i++)
+    for (int i = f->first; i < f->end; i++)
         if (strcmp(fields[i].path, path) == 0)
             return i;
     return -1;
 }
 
-static bool is_group(const char *path)
+static bool is_group(const struct family *f, const char *path)
 {
     size_t chars = strlen(path);
-    for (int i = 0; i < FIELD_COUNT; i++)
+    for (int i = f->first; i < f->end; i++)
         if (strncmp(fields[i].path, path, chars) == 0 && fields[i].path[chars] == '.')
             return true;
     return false;
@@ -333,7 +355,7 @@ static void list_fields(struct checker *c, const char *group)
     struct buf b;
     buf_init(&b, c->arena);
     size_t chars = strlen(group);
-    for (int i = 0; i < FIELD_COUNT; i++)
+    for (int i = c->family->first; i < c->family->end; i++)
         if (strncmp(fields[i].path, group, chars) == 0)
             buf_printf(&b, "%s%s", b.bytes ? " " : "", fields[i].path);
     diag_note(c->d, loc_none(), "the fields are: %s", b.data);
@@ -346,7 +368,7 @@ static const char *nearest_field(struct checker *c, const char *path)
     int count = 0;
     const char *last = strrchr(path, '.');
     last = last ? last + 1 : path;
-    for (int i = 0; i < FIELD_COUNT; i++) {
+    for (int i = c->family->first; i < c->family->end; i++) {
         const char *dot = strchr(fields[i].path, '.');
         names[count++] = fields[i].path;
         if (dot && strcmp(dot + 1, last) == 0)
@@ -368,8 +390,9 @@ static void refuse_unknown(struct checker *c, const struct config_value *v)
     if (v->is_unnamed) {
         if (dot)
             *dot = '\0';
-        diag_add(c->d, DIAG_FIELD_UNNAMED, v->loc, dot ? group : "gemm", v->shown);
-        if (dot && is_group(group)) {
+        diag_add(c->d, DIAG_FIELD_UNNAMED, v->loc, dot ? group : c->family->constructor,
+                 v->shown);
+        if (dot && is_group(c->family, group)) {
             dot[0] = '.';
             list_fields(c, group);
         }
@@ -377,7 +400,7 @@ static void refuse_unknown(struct checker *c, const struct config_value *v)
     }
     diag_add(c->d, DIAG_FIELD_UNKNOWN, v->loc, v->path);
     const char *near = nearest_field(c, v->path);
-    if (near && is_group(near))
+    if (near && is_group(c->family, near))
         diag_note(c->d, loc_none(), "did you mean '%s', a table?", near);
     else if (near)
         diag_note(c->d, loc_none(), "did you mean '%s'?", near);
@@ -391,25 +414,25 @@ static void check_values(struct checker *c, const struct config_values *all)
     /* Last first: an override stands behind what it overrides. */
     const struct config_value *last[FIELD_COUNT] = {NULL};
     for (int i = 0; i < all->count; i++) {
-        int id = find_field(all->values[i].path);
+        int id = find_field(c->family, all->values[i].path);
         if (id >= 0)
             last[id] = &all->values[i];
     }
     for (int i = 0; i < all->count; i++) {
         const struct config_value *v = &all->values[i];
-        int id = v->is_unnamed ? -1 : find_field(v->path);
+        int id = v->is_unnamed ? -1 : find_field(c->family, v->path);
         if (id >= 0) {
             if (!done[id])
                 check_value(c, (enum field_id)id, last[id]);
-            done[id] = true;
-        } else if (v->is_unnamed || !is_group(v->path)) {
+            c->settings[id].is_given = done[id] = true;
+        } else if (v->is_unnamed || !is_group(c->family, v->path)) {
             const char *dot = strchr(v->path, '.');
             bool told = false; /* of the group that it stands in */
             for (int p = 0; dot && p < i; p++)
                 told |= strncmp(all->values[p].path, v->path,
                                 (size_t)(dot - v->path)) == 0 &&
                         all->values[p].path[dot - v->path] == '\0' &&
-                        !is_group(all->values[p].path);
+                        !is_group(c->family, all->values[p].path);
             if (!told)
                 refuse_unknown(c, v);
         } else if (v->kind != VALUE_TABLE) {
@@ -417,7 +440,7 @@ static void check_values(struct checker *c, const struct config_values *all)
             list_fields(c, arena_printf(c->arena, "%s.", v->path));
         }
     }
-    for (int id = 0; id < FIELD_COUNT; id++) {
+    for (int id = c->family->first; id < c->family->end; id++) {
         struct config_value v = {.path = fields[id].path,
                                  .kind = VALUE_TYPED,
                                  .text = fields[id].fallback,
@@ -444,24 +467,68 @@ static void check_together(struct checker *c)
               t->name);
 }
 
+/* Enumerators stand in the order of the words. */
+static int word_index(const struct setting *s, enum field_id id)
+{
+    const char *rest = fields[id].allowed, *word;
+    size_t chars;
+    int i = 0;
+    while (next_word(&rest, &word, &chars) &&
+           !(strlen(s[id].text) == chars && memcmp(s[id].text, word, chars) == 0))
+        i++;
+    return i;
+}
+
+#define BIT(field) (1u << (FIELD_Q_##field - FIELD_QUANTIZE_FIRST))
+
+/* A field that the op does not use must not be set: it would be ignored. */
+static void check_use(struct checker *c)
+{
+    const unsigned all = BIT(NAME) | BIT(TARGET) | BIT(OP) | BIT(LANES) | BIT(WARPS);
+    const unsigned to_codes =
+        all | BIT(X_TYPE) | BIT(LAYOUT) | BIT(ROUNDING) | BIT(PATH) | BIT(DIVISION);
+    const unsigned used_by[] = {
+        [QUANTIZE_PLAIN] = to_codes,
+        [QUANTIZE_DEINTERLEAVE] = to_codes | BIT(X_ORDER),
+        [QUANTIZE_SILU_MUL] = to_codes | BIT(X_FORM) | BIT(X_ORDER) | BIT(MATH),
+        [QUANTIZE_BACK] = all | BIT(X_TYPE) | BIT(LAYOUT),
+        [QUANTIZE_SCALES] = all | BIT(LAYOUT) | BIT(FROM),
+    };
+    if (!c->settings[FIELD_Q_OP].is_set)
+        return;
+    const char *op = c->settings[FIELD_Q_OP].text;
+    unsigned used = used_by[word_index(c->settings, FIELD_Q_OP)];
+    for (int id = FIELD_QUANTIZE_FIRST; id < FIELD_COUNT; id++)
+        if (c->settings[id].is_given && !(used >> (id - FIELD_QUANTIZE_FIRST) & 1))
+            diag_add(c->d, DIAG_FIELD_UNUSED, c->settings[id].loc, fields[id].path, op);
+}
+
+#undef BIT
+
 /* ---- the whole */
 
-static void add_overrides(struct arena *a, struct config_values *all,
+static void add_overrides(struct checker *c, struct config_values *all,
                           const struct config_override *overrides, int count)
 {
     if (count == 0)
         return;
-    int sum = all->count + count;
-    struct config_value *more = ARENA_ARRAY(a, struct config_value, (size_t)sum);
-    if (all->count)
-        memcpy(more, all->values, (size_t)all->count * sizeof *more);
+    int sum = all->count;
+    struct config_value *more =
+        ARENA_ARRAY(c->arena, struct config_value, (size_t)(sum + count));
+    if (sum)
+        memcpy(more, all->values, (size_t)sum * sizeof *more);
     for (int i = 0; i < count; i++) {
         const struct config_override *o = &overrides[i];
-        more[all->count + i] = (struct config_value){.path = o->field,
-                                                     .kind = VALUE_TYPED,
-                                                     .text = o->value,
-                                                     .shown = o->value,
-                                                     .loc = {"command line", 0, 0}};
+        const char *field = o->field, *mark = strchr(field, '?');
+        if (mark)
+            field = arena_strndup(c->arena, field, (size_t)(mark - field));
+        if (mark && find_field(c->family, field) < 0)
+            continue;
+        more[sum++] = (struct config_value){.path = field,
+                                            .kind = VALUE_TYPED,
+                                            .text = o->value,
+                                            .shown = o->value,
+                                            .loc = {"command line", 0, 0}};
     }
     all->values = more;
     all->count = sum;
@@ -517,26 +584,26 @@ static void keep_locs(struct arena *a, struct config *c, const struct checker *k
 {
     int sum = FIELD_COUNT + all->count + 1;
     c->locs = ARENA_ARRAY(a, struct config_field_loc, (size_t)sum);
-    for (int id = 0; id < FIELD_COUNT; id++)
+    for (int id = k->family->first; id < k->family->end; id++)
         c->locs[c->loc_count++] =
             (struct config_field_loc){fields[id].path, k->settings[id].loc};
     for (int i = 0; i < all->count; i++)
-        if (is_group(all->values[i].path))
+        if (is_group(k->family, all->values[i].path))
             c->locs[c->loc_count++] =
                 (struct config_field_loc){all->values[i].path, all->values[i].loc};
     c->locs[c->loc_count++] = (struct config_field_loc){"", all->gemm};
 }
 
-static uint64_t hash_settings(struct arena *a, const struct setting *settings)
+static uint64_t hash_settings(const struct checker *k)
 {
     struct buf b;
-    buf_init(&b, a);
-    for (int id = 0; id < FIELD_COUNT; id++)
-        buf_printf(&b, "%s=%s\n", fields[id].path, settings[id].text);
+    buf_init(&b, k->arena);
+    for (int id = k->family->first; id < k->family->end; id++)
+        buf_printf(&b, "%s=%s\n", fields[id].path, k->settings[id].text);
     return hash_bytes(b.data, b.bytes);
 }
 
-static void fill(struct arena *a, struct config *c, const struct setting *s)
+static void fill_gemm(struct config *c, const struct setting *s)
 {
     c->name = s[FIELD_NAME].text;
     c->target = target_find(s[FIELD_TARGET].text);
@@ -549,7 +616,26 @@ static void fill(struct arena *a, struct config *c, const struct setting *s)
     c->template_name = s[FIELD_TEMPLATE].text;
     c->scale_vec = s[FIELD_SCALE_VEC].integer != 0;
     c->group_m = s[FIELD_GROUP_M].integer;
-    c->hash = hash_settings(a, s);
+}
+
+static void fill_quantize(struct arena *a, struct config *c, const struct setting *s)
+{
+    struct quantize_config *q = ARENA_NEW(a, struct quantize_config);
+    c->name = s[FIELD_Q_NAME].text;
+    c->target = target_find(s[FIELD_Q_TARGET].text);
+    q->op = (enum quantize_op)word_index(s, FIELD_Q_OP);
+    q->x_type = (enum x_type)word_index(s, FIELD_Q_X_TYPE);
+    q->x_form = (enum x_form)word_index(s, FIELD_Q_X_FORM);
+    q->up_first = word_index(s, FIELD_Q_X_ORDER) != 0;
+    q->layout = (enum scale_layout)word_index(s, FIELD_Q_LAYOUT);
+    q->from = (enum scale_layout)word_index(s, FIELD_Q_FROM);
+    q->rounding = (enum expr_rounding)word_index(s, FIELD_Q_ROUNDING);
+    q->path = (enum expr_path)word_index(s, FIELD_Q_PATH);
+    q->reciprocal = word_index(s, FIELD_Q_DIVISION) != 0;
+    q->precise = word_index(s, FIELD_Q_MATH) != 0;
+    q->lanes = s[FIELD_Q_LANES].integer;
+    q->warps = s[FIELD_Q_WARPS].integer;
+    c->quantize = q;
 }
 
 struct config *config_load(struct arena *a, const char *path,
@@ -569,14 +655,23 @@ struct config *config_load(struct arena *a, const char *path,
         if (!config_read(a, c->file, c->source, bytes, &all, d) && all.count == 0)
             return NULL;
     }
-    struct checker k = {.arena = a, .d = d};
-    add_overrides(a, &all, overrides, override_count);
+    struct checker k = {.arena = a, .d = d, .family = &families[0]};
+    if (path && strcmp(all.constructor, families[1].constructor) == 0)
+        k.family = &families[1];
+    add_overrides(&k, &all, overrides, override_count);
     check_values(&k, &all);
-    check_together(&k);
+    if (k.family == &families[0])
+        check_together(&k);
+    else
+        check_use(&k);
     if (d->count != before)
         return NULL;
     keep_locs(a, c, &k, &all);
-    fill(a, c, k.settings);
+    if (k.family == &families[0])
+        fill_gemm(c, k.settings);
+    else
+        fill_quantize(a, c, k.settings);
+    c->hash = hash_settings(&k);
     return c;
 }
 

@@ -1,8 +1,9 @@
 /* config.h - a tile config written in Lua, checked against the schema.
  *
  * config_load() runs the file in the sandbox (gen/lua.h), takes the one table that it
- * gives to `gemm`, lays the command line's overrides over it, and checks every field
- * against gen/schema.def.  What it returns is complete: every field has a value. */
+ * gives to `gemm` or to `quantize`, lays the command line's overrides over it, and
+ * checks every field against gen/schema.def or gen/schema_quantize.def.  What it
+ * returns is complete: every field has a value. */
 #ifndef FP4GEN_CONFIG_H
 #define FP4GEN_CONFIG_H
 
@@ -27,6 +28,7 @@ struct config {
     const char *source; /* text of the file, for carets; NULL: none */
     const char *name;   /* "nvfp4_gemm" */
     const struct target *target;
+    const struct quantize_config *quantize; /* NULL: a GEMM, and what follows is set */
     int tile_m, tile_n, tile_k; /* elements */
     int stages;                 /* STAGES_AUTO: as many as fit */
     enum d_type d_type;
@@ -40,7 +42,7 @@ struct config {
 };
 
 struct config_override { /* --set stages=3, --tile 128x256, --target ... */
-    const char *field;   /* "stages", "tile.n" */
+    const char *field;   /* "stages", "tile.n"; "rounding?": where there is such one */
     const char *value;   /* as typed */
 };
 
@@ -59,6 +61,7 @@ struct config_field {
     const char *allowed;  /* "64, 128, 192 or 256" */
     const char *words;    /* the same for programs: "64 128 192 256", "auto 2..32" */
     const char *meaning;
+    const char *constructor; /* gemm or quantize */
 };
 
 /* NULL past the last row. */

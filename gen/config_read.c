@@ -19,10 +19,11 @@ struct reader {
     const char *file, *source;
     struct config_values *out;
     int room;
-    int calls;               /* of gemm */
+    int calls;               /* of the constructors */
     int line;                /* of the first */
     int second_line;         /* of the second, 0: unknown */
-    const char *not_a_table; /* what gemm was given instead */
+    const char *second;      /* name of the second call */
+    const char *not_a_table; /* what the first was given instead */
 };
 
 static struct config_value *add_value(struct reader *r, const char *path)
@@ -130,17 +131,23 @@ static int call_line(lua_State *L)
     return at.currentline > 0 ? at.currentline : 0; /* a tail call has no line */
 }
 
-static int gemm(lua_State *L)
+static const char *const constructors[] = {"gemm", "quantize"};
+
+static int construct(lua_State *L)
 {
     struct reader *r = lua_touserdata(L, lua_upvalueindex(1));
+    const char *name = constructors[lua_tointeger(L, lua_upvalueindex(2))];
     int line = call_line(L);
     r->calls++;
     if (r->calls > 1) {
-        if (r->calls == 2)
+        if (r->calls == 2) {
             r->second_line = line;
+            r->second = name;
+        }
         return 0;
     }
     r->line = line;
+    r->out->constructor = name;
     if (lua_gettop(L) == 1 && lua_type(L, 1) == LUA_TTABLE) {
         read_table(r, L, "");
         return 0;
@@ -161,9 +168,12 @@ static bool run(struct reader *r, size_t bytes, struct sandbox_fault *fault)
     struct sandbox *s = sandbox_open(&limits);
     lua_State *L = sandbox_state(s);
     sandbox_push_env(s);
-    lua_pushlightuserdata(L, r);
-    lua_pushcclosure(L, gemm, 1);
-    lua_setfield(L, -2, "gemm");
+    for (size_t i = 0; i < COUNT_OF(constructors); i++) {
+        lua_pushlightuserdata(L, r);
+        lua_pushinteger(L, (lua_Integer)i);
+        lua_pushcclosure(L, construct, 2);
+        lua_setfield(L, -2, constructors[i]);
+    }
     lua_pop(L, 1);
     bool ok = sandbox_load(s, r->arena, r->source, bytes, fault) &&
               sandbox_call(s, r->arena, 0, 0, fault);
@@ -198,8 +208,8 @@ static int compare_values(const void *a, const void *b)
 static void locate(struct reader *r, struct diags *d)
 {
     struct source_place *places;
-    int count = source_places(r->arena, r->source, r->line, &places);
     struct config_values *all = r->out;
+    int count = source_places(r->arena, r->source, all->constructor, r->line, &places);
     all->gemm = (struct loc){r->file, r->line, 0};
     if (count > 0)
         all->gemm = (struct loc){r->file, places[0].line, places[0].col};
@@ -232,7 +242,7 @@ static void locate(struct reader *r, struct diags *d)
 bool config_read(struct arena *a, const char *file, const char *source, size_t bytes,
                  struct config_values *out, struct diags *d)
 {
-    *out = (struct config_values){.gemm = {file, 0, 0}};
+    *out = (struct config_values){.gemm = {file, 0, 0}, .constructor = "gemm"};
     struct reader r = {.arena = a, .file = file, .source = source, .out = out};
     struct sandbox_fault fault;
     int before = d->count;
@@ -246,10 +256,12 @@ bool config_read(struct arena *a, const char *file, const char *source, size_t b
     }
     locate(&r, d);
     if (r.calls > 1) {
-        diag_add(d, DIAG_CONFIG_TWO_GEMMS, (struct loc){file, r.second_line, 0});
+        diag_add(d, DIAG_CONFIG_TWO_GEMMS, (struct loc){file, r.second_line, 0},
+                 r.second);
         diag_note(d, out->gemm, "called here first");
     }
     if (r.not_a_table)
-        diag_add(d, DIAG_CONFIG_GEMM_ARG, out->gemm, r.not_a_table);
+        diag_add(d, DIAG_CONFIG_GEMM_ARG, out->gemm, out->constructor, out->constructor,
+                 r.not_a_table);
     return d->count == before;
 }

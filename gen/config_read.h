@@ -1,5 +1,5 @@
-/* config_read.h - the raw fields of a config: what the Lua file gave to gemm { ... }
- * and where it stands in the text.  gen/config.c checks them. */
+/* config_read.h - the raw fields of a config: what the Lua file gave to gemm { ... } or
+ * quantize { ... }, and where it stands in the text.  gen/config.c checks them. */
 #ifndef FP4GEN_CONFIG_READ_H
 #define FP4GEN_CONFIG_READ_H
 
@@ -30,7 +30,8 @@ struct config_value {
 struct config_values {
     struct config_value *values; /* in the order of the text */
     int count;
-    struct loc gemm; /* the constructor */
+    struct loc gemm;         /* the constructor */
+    const char *constructor; /* gemm or quantize */
 };
 
 /* False after a report. */
@@ -39,13 +40,13 @@ bool config_read(struct arena *a, const char *file, const char *source, size_t b
 
 /* Where the fields of a constructor stand in the text. */
 struct source_place {
-    const char *path; /* "" for the word gemm */
+    const char *path; /* "" for the constructor's name */
     int line, col;    /* of the value, or of the word */
 };
 
-/* The constructor `gemm` on `line` (0: the first one).  Returns the number of places;
- * fields whose constructor does not stand there literally are missing. */
-int source_places(struct arena *a, const char *source, int line,
-                  struct source_place **out);
+/* The call of `constructor` on `line` (0: the first one).  Returns the number of
+ * places; fields whose constructor does not stand there literally are missing. */
+int source_places(struct arena *a, const char *source, const char *constructor,
+                  int line, struct source_place **out);
 
 #endif

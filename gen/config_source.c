@@ -210,12 +210,12 @@ static void scan_fields(struct scanner *s, const char *prefix)
     }
 }
 
-int source_places(struct arena *a, const char *source, int line,
-                  struct source_place **out)
+int source_places(struct arena *a, const char *source, const char *constructor,
+                  int line, struct source_place **out)
 {
     struct scanner s = {.at = source, .line_start = source, .line = 1, .arena = a};
     struct token t = next_token(&s);
-    while (t.kind != TOKEN_END && !(is(&t, "gemm") && t.line >= line))
+    while (t.kind != TOKEN_END && !(is(&t, constructor) && t.line >= line))
         t = next_token(&s);
     if (t.kind != TOKEN_END && (line == 0 || t.line == line)) {
         add_place(&s, "", &t);

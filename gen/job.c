@@ -67,20 +67,40 @@ static bool check(struct job *j)
     return found->count == 0;
 }
 
+static bool make_plan(struct job *j)
+{
+    if (j->config->quantize)
+        j->quantize = quantize_plan(j->arena, j->config, j->diags);
+    else
+        j->plan = plan_build(j->arena, j->config, j->diags);
+    return j->quantize || j->plan;
+}
+
+static char *expand(struct job *j, size_t *bytes, struct line_map *map)
+{
+    if (j->plan) {
+        plan_image(j->plan, &j->image);
+        return tmpl_expand(j->arena, j->config->template_name, j->plan, bytes, map,
+                           j->diags);
+    }
+    quantize_image(j->quantize, &j->image);
+    int count;
+    const struct tmpl_value *values = quantize_values(j->arena, j->quantize, &count);
+    return tmpl_expand_values(j->arena, quantize_template(j->quantize), values, count,
+                              bytes, map, j->diags);
+}
+
 static void generate(struct job *j, const struct job_options *o)
 {
     j->config =
         config_load(j->arena, o->path, o->overrides, o->override_count, j->diags);
     if (!j->config)
         return;
-    j->plan = plan_build(j->arena, j->config, j->diags);
-    if (!j->plan || o->plan_only)
-        return;
-    plan_image(j->plan, &j->image);
     size_t bytes;
     struct line_map inner;
-    char *body = tmpl_expand(j->arena, j->config->template_name, j->plan, &bytes,
-                             &inner, j->diags);
+    if (!make_plan(j) || o->plan_only)
+        return;
+    char *body = expand(j, &bytes, &inner);
     if (!body)
         return;
     struct buf text;

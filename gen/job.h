@@ -7,13 +7,15 @@
 #include "core/image.h"
 #include "gen/config.h"
 #include "gen/plan.h"
+#include "gen/quantize.h"
 #include "gen/tmpl.h"
 
 struct job {
     struct arena *arena; /* owned: job_free() */
     struct diags *diags;
     struct config *config;
-    const struct plan *plan;
+    const struct plan *plan;              /* NULL: not a GEMM */
+    const struct quantize_plan *quantize; /* NULL: a GEMM */
     struct image image; /* ptx text inside the arena */
     struct line_map map;
 };

@@ -69,6 +69,33 @@ static void put_tensor(struct buf *out, const struct image_tensor *t)
                l2_name(t->l2_promotion));
 }
 
+static void put_gemm_keys(const struct image *i, struct buf *out)
+{
+    buf_printf(out, "stages: %u\n", i->stages);
+    buf_printf(out, "cluster: %u %u %u\n", i->cluster[0], i->cluster[1], i->cluster[2]);
+    buf_printf(out, "smem-bytes: %u\n", i->smem_bytes);
+    buf_printf(out, "threads: %u\n", i->threads);
+    buf_printf(out, "d-type: %s\n", i->d_type);
+    buf_printf(out, "epilogue: %s\n", i->epilogue);
+    for (int t = 0; t < i->tensor_count; t++)
+        put_tensor(out, &i->tensors[t]);
+}
+
+static void put_quantize_keys(const struct image *i, struct buf *out)
+{
+    const struct {
+        const char *key, *value;
+    } keys[] = {
+        {"x-type", i->x_type},     {"x-form", i->x_form},
+        {"layout", i->layout},     {"from-layout", i->from_layout},
+        {"rounding", i->rounding},
+    };
+    buf_printf(out, "threads: %u\n", i->threads);
+    for (size_t k = 0; k < COUNT_OF(keys); k++)
+        if (keys[k].value[0])
+            buf_printf(out, "%s: %s\n", keys[k].key, keys[k].value);
+}
+
 static void put_manifest(const struct image *i, struct buf *out)
 {
     static const char *const kinds[] = {
@@ -82,18 +109,16 @@ static void put_manifest(const struct image *i, struct buf *out)
     buf_printf(out, "generator: %s\n", i->generator);
     buf_printf(out, "config: %s\n", i->config);
     buf_printf(out, "config-hash: %s\n", i->config_hash);
+    if (i->op[0])
+        buf_printf(out, "op: %s\n", i->op);
     buf_printf(out, "kernel: %s\n", i->kernel);
     buf_printf(out, "target: %s\n", i->target);
     buf_printf(out, "ptx-version: %d.%d\n", i->ptx_version / 10, i->ptx_version % 10);
     buf_printf(out, "tile: %u %u %u\n", i->tile[0], i->tile[1], i->tile[2]);
-    buf_printf(out, "stages: %u\n", i->stages);
-    buf_printf(out, "cluster: %u %u %u\n", i->cluster[0], i->cluster[1], i->cluster[2]);
-    buf_printf(out, "smem-bytes: %u\n", i->smem_bytes);
-    buf_printf(out, "threads: %u\n", i->threads);
-    buf_printf(out, "d-type: %s\n", i->d_type);
-    buf_printf(out, "epilogue: %s\n", i->epilogue);
-    for (int t = 0; t < i->tensor_count; t++)
-        put_tensor(out, &i->tensors[t]);
+    if (i->op[0])
+        put_quantize_keys(i, out);
+    else
+        put_gemm_keys(i, out);
     for (int p = 0; p < i->param_count; p++)
         buf_printf(out, "param: %s %s\n", i->params[p].name, kinds[i->params[p].kind]);
     buf_puts(out, "end-manifest\n");

@@ -43,7 +43,9 @@ struct engine {
     int plan, plan_fields; /* in Lua's registry: p, and the table behind it */
     /* The expansion that runs. */
     const struct unit *unit;
-    const struct plan *input;
+    const struct plan *input; /* NULL: values */
+    const struct tmpl_value *values;
+    int value_count;
     struct buf text;
     int *out_lines; /* Lua line of each line of `text` */
     int out_count, out_room;
@@ -170,12 +172,6 @@ static int helper_f32(lua_State *L)
 
 /* ---- p */
 
-static const char *const field_names[] = {
-#define FIELD(name, expression) #name,
-#include "gen/tmpl_fields.def"
-#undef FIELD
-};
-
 static void push_int(lua_State *L, int x)
 {
     lua_pushinteger(L, x);
@@ -234,10 +230,46 @@ static void set_fields(lua_State *L, const struct plan *p)
 #undef version_text
 }
 
+static void set_values(lua_State *L, const struct tmpl_value *v, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (v[i].kind == TMPL_TEXT)
+            lua_pushstring(L, v[i].text);
+        else if (v[i].kind == TMPL_INT)
+            lua_pushinteger(L, v[i].integer);
+        else
+            lua_pushboolean(L, v[i].integer != 0);
+        lua_setfield(L, -2, v[i].name);
+    }
+}
+
+/* What the last expansion left in the table on top of the stack. */
+static void clear_fields(lua_State *L)
+{
+    lua_pushnil(L);
+    while (lua_next(L, -2)) {
+        lua_pop(L, 1);
+        lua_pushvalue(L, -1);
+        lua_pushnil(L);
+        lua_rawset(L, -4);
+    }
+}
+
+enum { MOST_FIELDS = 256 };
+
+/* __index of the table of fields, which is argument 1. */
 static int unknown_field(lua_State *L)
 {
+    const char *names[MOST_FIELDS];
+    int count = 0;
+    lua_pushnil(L);
+    while (lua_next(L, 1)) {
+        lua_pop(L, 1);
+        if (count < MOST_FIELDS)
+            names[count++] = lua_tostring(L, -1);
+    }
     const char *key = luaL_tolstring(L, 2, NULL);
-    const char *near = nearest_word(key, field_names, (int)COUNT_OF(field_names));
+    const char *near = nearest_word(key, names, count);
     if (near)
         return luaL_error(L, "the plan has no field '%s'; did you mean '%s'?", key,
                           near);
@@ -254,7 +286,7 @@ static int refuse_write(lua_State *L)
  * table, and from there to unknown_field(). */
 static void make_plan(struct engine *e, lua_State *L)
 {
-    lua_createtable(L, 0, (int)COUNT_OF(field_names));
+    lua_createtable(L, 0, 64);
     lua_pushvalue(L, -1);
     e->plan_fields = luaL_ref(L, LUA_REGISTRYINDEX);
     lua_createtable(L, 0, 1);
@@ -478,7 +510,11 @@ static int expand(lua_State *L)
 {
     struct engine *e = lua_touserdata(L, 1);
     lua_rawgeti(L, LUA_REGISTRYINDEX, e->plan_fields);
-    set_fields(L, e->input);
+    clear_fields(L);
+    if (e->input)
+        set_fields(L, e->input);
+    else
+        set_values(L, e->values, e->value_count);
     lua_pop(L, 1);
     lua_rawgeti(L, LUA_REGISTRYINDEX, e->unit->function);
     /* Globals of a template live as long as its expansion. */
@@ -497,14 +533,13 @@ static int expand(lua_State *L)
     return 0;
 }
 
-static char *run(struct engine *e, struct arena *a, const struct plan *p, size_t *bytes,
-                 struct line_map *map, struct diags *d)
+static char *run(struct engine *e, struct arena *a, size_t *bytes, struct line_map *map,
+                 struct diags *d)
 {
     lua_State *L = sandbox_state(e->sandbox);
     buf_init(&e->text, a);
     buf_puts(&e->text, "");
     e->out_count = e->out_room = 0;
-    e->input = p;
     lua_pushcfunction(L, expand);
     lua_pushlightuserdata(L, e);
     struct sandbox_fault fault;
@@ -529,15 +564,33 @@ static char *run(struct engine *e, struct arena *a, const struct plan *p, size_t
     return e->text.data;
 }
 
-char *tmpl_expand(struct arena *a, const char *name, const struct plan *p,
-                  size_t *bytes, struct line_map *map, struct diags *d)
+static char *expand_in(struct engine *e, struct arena *a, const char *name,
+                       size_t *bytes, struct line_map *map, struct diags *d)
 {
-    struct engine *e = engine_take();
     char *text = NULL;
     *map = (struct line_map){.file = arena_printf(a, "templates/%s.ptxt", name)};
     e->unit = find_unit(e, a, name, d);
     if (e->unit)
-        text = run(e, a, p, bytes, map, d);
+        text = run(e, a, bytes, map, d);
     engine_give(e);
     return text;
+}
+
+char *tmpl_expand(struct arena *a, const char *name, const struct plan *p,
+                  size_t *bytes, struct line_map *map, struct diags *d)
+{
+    struct engine *e = engine_take();
+    e->input = p;
+    return expand_in(e, a, name, bytes, map, d);
+}
+
+char *tmpl_expand_values(struct arena *a, const char *name,
+                         const struct tmpl_value *values, int count, size_t *bytes,
+                         struct line_map *map, struct diags *d)
+{
+    struct engine *e = engine_take();
+    e->input = NULL;
+    e->values = values;
+    e->value_count = count;
+    return expand_in(e, a, name, bytes, map, d);
 }

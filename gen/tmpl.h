@@ -23,6 +23,18 @@ struct line_map {
 char *tmpl_expand(struct arena *a, const char *name, const struct plan *p,
                   size_t *bytes, struct line_map *map, struct diags *d);
 
+/* One thing that a template of no plan sees as p.NAME. */
+struct tmpl_value {
+    const char *name;
+    enum { TMPL_TEXT, TMPL_INT, TMPL_BOOL } kind;
+    const char *text;
+    int64_t integer; /* INT, BOOL */
+};
+/* The same for a template whose `p` is made of `count` values. */
+char *tmpl_expand_values(struct arena *a, const char *name,
+                         const struct tmpl_value *values, int count, size_t *bytes,
+                         struct line_map *map, struct diags *d);
+
 /* Names of all templates, separated by spaces. */
 const char *tmpl_names(struct arena *a);
 

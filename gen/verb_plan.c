@@ -10,7 +10,10 @@ int verb_plan(const struct opts *o, FILE *out, FILE *err)
     if (status == 0) {
         struct buf text;
         buf_init(&text, j->arena);
-        plan_describe(j->plan, &text);
+        if (j->plan)
+            plan_describe(j->plan, &text);
+        else
+            quantize_describe(j->quantize, &text);
         fwrite(text.data, 1, text.bytes, out);
     }
     job_free(j);

@@ -1,0 +1,10 @@
+-- BF16, F16 or F32 to NVFP4: packed E2M1 and a UE4M3 scale for 16 columns.
+-- Memory bounds it.  The target sm_80 runs on all later parts as well, by the driver's
+-- compiler; a later one lets the conversions of the hardware be used.
+quantize {
+  name   = "quantize_nvfp4",
+  op     = "quantize_nvfp4",
+  target = "sm_80",
+  x      = { type = "bf16" },
+  layout = "128x4",                               -- of the GEMM
+}
