@@ -114,6 +114,44 @@ fp4gen_status fp4gen_run(fp4gen_kernel *k, const fp4gen_gemm *g, fp4gen_error *e
 fp4gen_status fp4gen_run_timed(fp4gen_kernel *k, const fp4gen_gemm *g,
                                float *milliseconds, fp4gen_error *err);
 
+/* The kernels beside the GEMM: quantize_nvfp4, deinterleave_quantize_nvfp4,
+ * silu_mul_quantize_nvfp4, dequantize_nvfp4, convert_scales.
+ *
+ *   X       m x k (or m x 2k: gate and up) bf16, f16 or f32 as the kernel says
+ *   codes   m x k packed E2M1, two per byte, low nibble first
+ *   scales  UE4M3, one per 16 values of a row, in the layout that the kernel says:
+ *             linear  rows of ceil(k/16) bytes, lds bytes apart
+ *             128x4   ceil(m/128) * ceil(k/64) * 512 bytes, as the GEMM wants them
+ *             8x4     ceil(m/8) * ceil(k/64) * 32 bytes
+ *
+ * The global scale is a value, or a device pointer, or follows from amax: of X, or of
+ * silu(gate) * up, over the finite values.  amax / 2688, 1 where amax is 0, and 2^-126
+ * at least.  Rows of X are read in whole 16 bytes, padding of codes is never written,
+ * padding scales of the blocked layouts are written as 0. */
+typedef struct fp4gen_quantize_args {
+    uint32_t m, k;        /* rows; columns of the codes */
+    uint64_t x, ldx;      /* device address, row stride in bytes; 0: dense */
+    uint64_t codes, ldc;  /* likewise */
+    uint64_t scales, lds; /* lds: of linear scales, 0: dense; else 0 */
+    uint64_t from, ldf;   /* convert_scales: what is read */
+    float global;         /* used when the two pointers are 0 */
+    uint64_t global_ptr;  /* device address of one float, or 0 */
+    uint64_t amax_ptr;    /* likewise: amax is computed there first, or 0 */
+    int amax_is_ready;    /* amax_ptr holds it already: one pass less */
+    uint64_t global_out;  /* device address where the global scale is written, or 0 */
+    uint32_t seed;        /* of stochastic rounding */
+    void *stream;         /* CUstream, NULL: the default stream */
+} fp4gen_quantize_args;
+/* Would fp4gen_quantize take these sizes and strides?  Fills in strides that are 0;
+ * does not look at addresses. */
+fp4gen_status fp4gen_quantize_check(const fp4gen_kernel *k, fp4gen_quantize_args *q,
+                                    fp4gen_error *err);
+/* m = 0 or k = 0 is a no-op.  Asynchronous in the stream. */
+fp4gen_status fp4gen_quantize(fp4gen_kernel *k, const fp4gen_quantize_args *q,
+                              fp4gen_error *err);
+/* Bytes of scales: `layout` is linear (with its stride), 128x4 or 8x4; 0: unknown. */
+uint64_t fp4gen_scale_bytes(const char *layout, uint32_t m, uint32_t k, uint64_t lds);
+
 /* Any kernel, any parameters: for the parts of a pipeline that are not GEMMs. */
 typedef struct fp4gen_launch {
     const char *entry;                      /* name of the .entry */

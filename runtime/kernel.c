@@ -1,18 +1,12 @@
+#include "runtime/kernel.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/image.h"
 #include "runtime/error.h"
 #include "runtime/manifest.h"
-#include "runtime/module.h"
 #include "runtime/tensor_map.h"
-
-struct fp4gen_kernel {
-    struct image image; /* its ptx is not kept */
-    fp4gen_module *module;
-    CUfunction function;
-    uint32_t sm_count;
-};
 
 #define MAX_SIZE                                                                       \
     0x7fffff00u /* TMA coordinates are signed, and tiles reach past the end */
@@ -28,6 +22,11 @@ static fp4gen_status load_kernel(fp4gen_kernel *k, fp4gen_device *dev, const cha
     if (!status)
         status = module_function(k->module, k->image.kernel, k->image.smem_bytes,
                                  &k->function, err);
+    if (!status && k->image.rounding[0]) {
+        char name[sizeof k->image.kernel + 8];
+        snprintf(name, sizeof name, "%s_amax", k->image.kernel);
+        status = module_function(k->module, name, 0, &k->amax, err);
+    }
     int count = device_query(dev, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     k->sm_count = count > 0 ? (uint32_t)count : 1;
     return status;
@@ -62,6 +61,16 @@ void fp4gen_unload(fp4gen_kernel *k)
         return;
     fp4gen_module_unload(k->module);
     free(k);
+}
+
+fp4gen_status kernel_is_for(const fp4gen_kernel *k, bool gemm, const char *function,
+                            fp4gen_error *err)
+{
+    const char *op = k->image.op[0] ? k->image.op : "gemm";
+    if ((strcmp(op, "gemm") == 0) == gemm)
+        return FP4GEN_OK;
+    return fail(err, FP4GEN_BAD_ARGUMENT, ERROR(KERNEL_OP), k->image.kernel, op,
+                function);
 }
 
 static bool d_is_f32(const fp4gen_kernel *k)
@@ -125,6 +134,9 @@ fp4gen_status fp4gen_check(const fp4gen_kernel *k, fp4gen_gemm *g, fp4gen_error 
 {
     if (!k || !g)
         return fail(err, FP4GEN_BAD_ARGUMENT, ERROR(NULL_ARGUMENT), "fp4gen_check");
+    fp4gen_status s = kernel_is_for(k, true, "fp4gen_run", err);
+    if (s)
+        return s;
     const struct {
         const char *name;
         uint32_t value;
@@ -135,8 +147,7 @@ fp4gen_status fp4gen_check(const fp4gen_kernel *k, fp4gen_gemm *g, fp4gen_error 
                         sizes[i].value, MAX_SIZE);
     if (g->k % 2 != 0)
         return fail(err, FP4GEN_BAD_ARGUMENT, ERROR(GEMM_ODD_K), g->k, g->k + 1);
-    fp4gen_status s =
-        check_stride("d", (uint64_t)g->n * (d_is_f32(k) ? 4 : 2), &g->ldd, err);
+    s = check_stride("d", (uint64_t)g->n * (d_is_f32(k) ? 4 : 2), &g->ldd, err);
     if (!s)
         s = check_stride("a", g->k / 2, &g->lda, err);
     if (!s)

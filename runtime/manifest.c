@@ -331,6 +331,13 @@ static bool read_param(struct reader *r)
         [PARAM_F32] = "f32",
         [PARAM_PTR] = "ptr",
     };
+    static const char *const quantize_names[] = {
+        [PARAM_TENSOR_MAP] = "",
+        [PARAM_U32] = " m k seed ",
+        [PARAM_U64] = " ldx ldc lds ldf ",
+        [PARAM_F32] = " global ",
+        [PARAM_PTR] = " x codes scales from global_ptr amax_ptr global_out ",
+    };
     static const char *const names[] = {
         [PARAM_TENSOR_MAP] = " a b sfa sfb d ",
         [PARAM_U32] = " m n k ",
@@ -350,6 +357,10 @@ static bool read_param(struct reader *r)
     p->kind = (enum image_param_kind)kind;
     char padded[sizeof p->name + 2] = " ";
     strcat(strcat(padded, p->name), " ");
+    if (r->out->op[0] && strcmp(r->out->op, "gemm") != 0)
+        return strstr(quantize_names[kind], padded) && ++r->out->param_count
+                   ? true
+                   : bad_value(r, r->value, "a parameter of docs/manifest.md");
     if (!strstr(names[kind], padded))
         return bad_value(r, r->value,
                          "a, b, sfa, sfb, d as tensor-map, m, n, k as u32, ldd as u64, "
@@ -360,27 +371,115 @@ static bool read_param(struct reader *r)
     return true;
 }
 
-enum { KEY_TENSOR = 13, KEY_PARAM = 14 }; /* may come more than once */
+/* ---- ops beside the GEMM: gen/quantize.h */
+
+enum { /* which keys an op has */
+       GEMM = 1,
+       TO_CODES = 2,
+       BACK = 4,
+       SCALES = 8,
+       ALL = 15,
+};
+
+static const struct {
+    const char *name;
+    unsigned bit;
+} ops[] = {
+    {"gemm", GEMM},
+    {"quantize_nvfp4", TO_CODES},
+    {"deinterleave_quantize_nvfp4", TO_CODES},
+    {"silu_mul_quantize_nvfp4", TO_CODES},
+    {"dequantize_nvfp4", BACK},
+    {"convert_scales", SCALES},
+};
+
+static unsigned op_bit(const struct image *i)
+{
+    for (size_t k = 0; k < COUNT_OF(ops); k++)
+        if (strcmp(i->op, ops[k].name) == 0)
+            return ops[k].bit;
+    return GEMM; /* the key is missing */
+}
+
+static bool read_op(struct reader *r)
+{
+    for (size_t i = 0; i < COUNT_OF(ops); i++)
+        if (span_is(r->value, ops[i].name))
+            return read_text(r, r->value, r->out->op, sizeof r->out->op);
+    return bad_value(r, r->value, "an op that this version of fp4gen knows");
+}
+
+static bool read_word(struct reader *r, const char *const *words, size_t count,
+                      char *out, size_t bytes, const char *allowed)
+{
+    return find_name(r->value, words, count) >= 0 ? read_text(r, r->value, out, bytes)
+                                                  : bad_value(r, r->value, allowed);
+}
+
+static bool read_x_type(struct reader *r)
+{
+    static const char *const words[] = {"bf16", "f16", "f32"};
+    return read_word(r, words, COUNT_OF(words), r->out->x_type, sizeof r->out->x_type,
+                     "bf16, f16 or f32");
+}
+
+static bool read_x_form(struct reader *r)
+{
+    static const char *const words[] = {"plain", "halves", "interleaved"};
+    return read_word(r, words, COUNT_OF(words), r->out->x_form, sizeof r->out->x_form,
+                     "plain, halves or interleaved");
+}
+
+static const char *const layouts[] = {"linear", "128x4", "8x4"};
+
+static bool read_layout(struct reader *r)
+{
+    return read_word(r, layouts, COUNT_OF(layouts), r->out->layout,
+                     sizeof r->out->layout, "linear, 128x4 or 8x4");
+}
+
+static bool read_from_layout(struct reader *r)
+{
+    return read_word(r, layouts, COUNT_OF(layouts), r->out->from_layout,
+                     sizeof r->out->from_layout, "linear, 128x4 or 8x4");
+}
+
+static bool read_rounding(struct reader *r)
+{
+    static const char *const words[] = {"nearest", "halfstep", "stochastic"};
+    return read_word(r, words, COUNT_OF(words), r->out->rounding,
+                     sizeof r->out->rounding, "nearest, halfstep or stochastic");
+}
+
+/* ---- all keys */
 
 static const struct {
     const char *name;
     bool (*read)(struct reader *r);
+    unsigned ops;
+    bool repeats, is_optional;
 } keys[] = {
-    {"generator", read_generator},
-    {"config", read_config},
-    {"config-hash", read_hash},
-    {"kernel", read_kernel},
-    {"target", read_target},
-    {"ptx-version", read_ptx_version},
-    {"tile", read_tile},
-    {"stages", read_stages},
-    {"cluster", read_cluster},
-    {"smem-bytes", read_smem},
-    {"threads", read_threads},
-    {"d-type", read_d_type},
-    {"epilogue", read_epilogue},
-    [KEY_TENSOR] = {"tensor", read_tensor},
-    [KEY_PARAM] = {"param", read_param},
+    {"generator", read_generator, ALL, false, false},
+    {"config", read_config, ALL, false, false},
+    {"config-hash", read_hash, ALL, false, false},
+    {"op", read_op, ALL, false, true}, /* missing: gemm */
+    {"kernel", read_kernel, ALL, false, false},
+    {"target", read_target, ALL, false, false},
+    {"ptx-version", read_ptx_version, ALL, false, false},
+    {"tile", read_tile, ALL, false, false},
+    {"stages", read_stages, GEMM, false, false},
+    {"cluster", read_cluster, GEMM, false, false},
+    {"smem-bytes", read_smem, GEMM, false, false},
+    {"threads", read_threads, ALL, false, false},
+    {"d-type", read_d_type, GEMM, false, false},
+    {"epilogue", read_epilogue, GEMM, false, false},
+    {"tensor", read_tensor, GEMM, true, false},
+    {"x-type", read_x_type, TO_CODES | BACK, false, false},
+    {"x-form", read_x_form, TO_CODES | BACK, false, false},
+    {"layout", read_layout, TO_CODES | BACK | SCALES, false, false},
+    {"from-layout", read_from_layout, SCALES, false, false},
+    {"rounding", read_rounding, TO_CODES, false, false},
+    {"param", read_param, ALL, true, false},
 };
 
 /* "// key: value"; notes the key in `seen`. */
@@ -404,7 +503,7 @@ static bool read_line(struct reader *r, struct span line, uint32_t *seen)
     for (size_t i = 0; i < COUNT_OF(keys); i++) {
         if (!span_is(r->key, keys[i].name))
             continue;
-        if ((*seen >> i & 1) && i != KEY_TENSOR && i != KEY_PARAM) {
+        if ((*seen >> i & 1) && !keys[i].repeats) {
             fail(r->err, bad, ERROR(MANIFEST_TWICE), r->line, keys[i].name);
             return false;
         }
@@ -447,8 +546,11 @@ static bool read_comment(struct reader *r, struct span *block)
     }
     block->chars = (size_t)(r->rest - block->at);
     for (size_t i = 0; i < COUNT_OF(keys); i++)
-        if (!(seen >> i & 1)) {
+        if (!(seen >> i & 1) && !keys[i].is_optional && keys[i].ops & op_bit(r->out)) {
             fail(r->err, bad, ERROR(MANIFEST_MISSING), keys[i].name);
+            return false;
+        } else if ((seen >> i & 1) && !(keys[i].ops & op_bit(r->out))) {
+            fail(r->err, bad, ERROR(MANIFEST_FOREIGN), keys[i].name, r->out->op);
             return false;
         }
     return true;

@@ -1,0 +1,20 @@
+/* kernel.h - a loaded kernel, for the other files of the runtime. */
+#ifndef FP4GEN_RUNTIME_KERNEL_H
+#define FP4GEN_RUNTIME_KERNEL_H
+
+#include "core/image.h"
+#include "runtime/module.h"
+
+struct fp4gen_kernel {
+    struct image image; /* its ptx is not kept */
+    fp4gen_module *module;
+    CUfunction function;
+    CUfunction amax; /* of kernels to codes, else NULL */
+    uint32_t sm_count;
+};
+
+/* FP4GEN_OK when the kernel is one that `function` launches: a GEMM or not. */
+fp4gen_status kernel_is_for(const fp4gen_kernel *k, bool gemm, const char *function,
+                            fp4gen_error *err);
+
+#endif
