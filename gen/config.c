@@ -86,6 +86,20 @@ static bool is_target_of(enum field_kind kind, const struct target *t)
     return kind == ANY_TARGET || (t->features & FEAT_TCGEN05) != 0;
 }
 
+/* All but those of quantize { ... }, which go with its op. */
+static const char *gemm_templates(struct arena *a)
+{
+    struct buf b;
+    buf_init(&b, a);
+    buf_puts(&b, "");
+    const char *rest = tmpl_names(a), *word;
+    size_t chars;
+    while (next_word(&rest, &word, &chars))
+        if (!quantize_has_template(arena_strndup(a, word, chars)))
+            buf_printf(&b, "%s%.*s", b.bytes ? " " : "", (int)chars, word);
+    return b.data;
+}
+
 /* Separated by spaces, for rows whose words stand elsewhere. */
 static const char *allowed_words(struct arena *a, enum field_id id)
 {
@@ -101,7 +115,7 @@ static const char *allowed_words(struct arena *a, enum field_id id)
                 buf_printf(&b, "%s%s", b.bytes ? " " : "", t->name);
         return b.data;
     case TEMPLATE:
-        return tmpl_names(a);
+        return gemm_templates(a);
     default:
         return fields[id].allowed;
     }

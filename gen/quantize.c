@@ -168,16 +168,23 @@ const struct quantize_plan *quantize_plan(struct arena *a, const struct config *
     return p->amax ? p : NULL;
 }
 
+static const char *const templates[] = {
+    [QUANTIZE_PLAIN] = "quantize",        [QUANTIZE_DEINTERLEAVE] = "quantize",
+    [QUANTIZE_SILU_MUL] = "quantize",     [QUANTIZE_BACK] = "dequantize",
+    [QUANTIZE_SCALES] = "convert_scales",
+};
+
 const char *quantize_template(const struct quantize_plan *p)
 {
-    switch (p->config->quantize->op) {
-    case QUANTIZE_BACK:
-        return "dequantize";
-    case QUANTIZE_SCALES:
-        return "convert_scales";
-    default:
-        return "quantize";
-    }
+    return templates[p->config->quantize->op];
+}
+
+bool quantize_has_template(const char *name)
+{
+    for (size_t i = 0; i < COUNT_OF(templates); i++)
+        if (strcmp(templates[i], name) == 0)
+            return true;
+    return false;
 }
 
 /* ---- what the template sees */

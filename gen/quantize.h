@@ -82,6 +82,8 @@ void quantize_image(const struct quantize_plan *p, struct image *out);
 const struct tmpl_value *quantize_values(struct arena *a, const struct quantize_plan *p,
                                          int *count);
 const char *quantize_template(const struct quantize_plan *p);
+/* Is it one that quantize_template() may return? */
+bool quantize_has_template(const char *name);
 /* The picture of `gen plan`. */
 void quantize_describe(const struct quantize_plan *p, struct buf *out);
 

@@ -3,7 +3,7 @@
 #include "gen/embed.h"
 #include "gen/verbs.h"
 
-enum { NAME_COLS = 16, MOST_WORDS = 32 };
+enum { NAME_COLS = 16, CONFIG_COLS = 28, MOST_WORDS = 32 };
 
 struct words {
     const char *word[MOST_WORDS];
@@ -100,7 +100,8 @@ static void list_configs(struct arena *a, FILE *out)
     for (int i = 0; (name = config_name(a, i, &file)); i++) {
         const char *text = (const char *)file->data;
         text += strspn(text, "- "); /* the comment on top says what it is */
-        fprintf(out, "  %-*s %.*s\n", NAME_COLS, name, (int)strcspn(text, "\n"), text);
+        fprintf(out, "  %-*s %.*s\n", CONFIG_COLS, name, (int)strcspn(text, "\n"),
+                text);
     }
 }
 
@@ -110,6 +111,17 @@ static void list_words(struct arena *a, const char *title, const char *path, FIL
     fprintf(out, "%s\n", title);
     for (int i = 0; i < w.count; i++)
         fprintf(out, "  %s\n", w.word[i]);
+}
+
+static void list_fields(struct arena *a, const char *constructor, FILE *out)
+{
+    fprintf(out, "%-*s %-14s (in %s { ... }, and for --set FIELD=VALUE)\n",
+            NAME_COLS + 2, "fields", "default", constructor);
+    const struct config_field *f;
+    for (int i = 0; (f = config_field_at(a, i)); i++)
+        if (strcmp(f->constructor, constructor) == 0)
+            fprintf(out, "  %-*s %-14s %s (%s)\n", NAME_COLS, f->path, f->fallback,
+                    f->meaning, f->allowed);
 }
 
 static void list_all(struct arena *a, FILE *out)
@@ -128,12 +140,8 @@ static void list_all(struct arena *a, FILE *out)
                                 .d_type = types.word[i]};
         visit_tiles(a, c, show_tile, out);
     }
-    fprintf(out, "%-*s %-13s (for --set FIELD=VALUE, and in configs)\n", NAME_COLS + 2,
-            "fields", "default");
-    const struct config_field *f;
-    for (int i = 0; (f = config_field_at(a, i)); i++)
-        fprintf(out, "  %-*s %-13s %s (%s)\n", NAME_COLS, f->path, f->fallback,
-                f->meaning, f->allowed);
+    list_fields(a, "gemm", out);
+    list_fields(a, "quantize", out);
 }
 
 static void show_arguments(struct arena *a, const struct combination *c, FILE *out)
