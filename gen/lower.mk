@@ -42,4 +42,3 @@ endif
 $(B)/tests/t_lower_cache: | $(B)/tests/fake_llvm.so
 $(B)/tests/fake_llvm.so: $(B)/tests/fake_llvm.o
 	$(Q)$(CC) $(ALL_LDFLAGS) $(SO_FLAGS) -o $@ $^
-$(B)/tests/t_lower_fp4: $(NV_CODECS)
