@@ -104,8 +104,8 @@ static bool declare_range(struct parser *p, const struct token *t, enum ptx_type
 
 bool parse_regs(struct parser *p)
 {
-    enum ptx_type type;
-    int vector;
+    enum ptx_type type = PTX_NO_TYPE;
+    int vector = 1;
     parse_next(p);
     struct token at = p->tok;
     if (!parse_type(p, &type, &vector))

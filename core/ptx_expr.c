@@ -43,6 +43,7 @@ static struct constant negate(struct constant c)
 static bool unary(struct parser *p, struct constant *c, int depth)
 {
     struct token t = p->tok;
+    *c = (struct constant){0};
     if (depth > PTX_MAX_DEPTH)
         return parse_error(p, DIAG_PTX_DEPTH, t.line, t.col);
     if (t.kind == TOKEN_INT) {
@@ -250,7 +251,7 @@ static bool expression(struct parser *p, int least, struct constant *c, int dept
     for (int level; (level = precedence(&p->tok)) > least;) {
         struct token t = p->tok;
         parse_next(p);
-        struct constant b, other;
+        struct constant b = {0}, other = {0};
         if (t.punct == '?') {
             bool yes = c->is_float ? c->f != 0 : c->i != 0;
             if (!expression(p, 0, &b, depth + 1) ||
@@ -273,7 +274,7 @@ bool parse_constant(struct parser *p, struct constant *c)
 bool parse_integer(struct parser *p, int64_t *value)
 {
     struct token t = p->tok;
-    struct constant c;
+    struct constant c = {0};
     if (!parse_constant(p, &c))
         return false;
     if (c.is_float)

@@ -98,10 +98,10 @@ static bool parse_word(struct parser *p, struct ptx_operand *o)
     struct token t = p->tok;
     struct name *n = name_of(p, &t);
     const struct symbol *s = n->symbol;
+    *o = blank(PTX_OPND_SINK, &t);
     parse_next(p);
     if (!s) {
         if (is_text(&t, "_")) {
-            *o = blank(PTX_OPND_SINK, &t);
             o->name = n->text;
             return true;
         }
@@ -211,7 +211,7 @@ static bool parse_address(struct parser *p, const struct ptx_insn *insn,
                           struct ptx_operand *o)
 {
     struct token t = p->tok;
-    struct ptx_operand base;
+    struct ptx_operand base = {0};
     parse_next(p);
     if (p->tok.kind == TOKEN_WORD ? !parse_word(p, &base)
                                   : !parse_immediate(p, insn, &base))

@@ -380,7 +380,7 @@ static bool skip_func(struct parser *p)
 static bool parse_func_rest(struct parser *p, struct ptx_func *fresh)
 {
     struct scope *scope = p->scope;
-    struct token name;
+    struct token name = {0};
     if (!parse_header(p, fresh, &name))
         return skip_func(p);
     p->scope = scope->outer;

@@ -558,6 +558,8 @@ TEST(each_refusal_names_its_place)
     } rows[] = {
         {"  frob.b32 r, r;", "ptx-op", 5, 3},
         {"  add.q32 r, r, r;", "ptx-part", 5, 7},
+        {"  add.rn.rn.rn.rn.rn.rn.rn.rn.rn.rn.rn.rn.rn r, r, r;", "ptx-long", 5, 3},
+        {"  add.u32.u32.u32.u32.u32.u32 r, r, r;", "ptx-long", 5, 3},
         {"  add.u32 r r, r;", "ptx-syntax", 5, 13},
         {"  add.u32 r, , r;", "ptx-syntax", 5, 14},
         {"  add.u32 r, r, zz;", "ptx-undeclared", 5, 17},
