@@ -5,6 +5,7 @@
  * some wait has returned true for the phase that they belong to.  Lazy: it runs when
  * nothing else can, oldest first; until then its bytes may not be touched. */
 #include "emu/cluster.h"
+#include "emu/launch_control.h"
 #include "emu/report.h"
 
 #include <stdlib.h>
@@ -40,6 +41,7 @@ static void rewatch(struct cluster *k)
     for (int i = 0; i < k->cta_count; i++) {
         k->ctas[i].watch_from = UINT32_MAX;
         k->ctas[i].watch_to = 0;
+        answers_watch(&k->ctas[i], &k->ctas[i].watch_from, &k->ctas[i].watch_to);
     }
     for (const struct async_op *o = k->async_first; o; o = o->next)
         for (int i = 0; i < o->range_count; i++)
@@ -198,6 +200,8 @@ static bool check_range(struct warp *w, const struct async_op *o, struct cta *c,
                         uint32_t from, uint32_t to, bool write)
 {
     struct cluster *k = c->cluster;
+    if (!write)
+        answers_read(c, from, to);
     if (k->grid->no_checks)
         return true;
     for (const struct async_op *p = k->async_first; p; p = p->next) {

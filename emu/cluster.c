@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "emu/launch_control.h"
+
 static void *must(void *p)
 {
     if (!p)
@@ -70,6 +72,7 @@ static void release_cta(struct cta *t)
     tma_cta_free(t);
     tcgen05_cta_free(t);
     cpasync_free(t);
+    answers_reset(t);
 }
 
 void cluster_free(struct cluster *c)
@@ -125,6 +128,12 @@ static uint32_t cta_linear(const struct place *p)
 {
     const uint32_t *id = p->c->id, *d = p->g->dim;
     return (id[2] * d[1] + id[1]) * d[0] + id[0];
+}
+
+uint64_t cluster_total(const struct grid *g)
+{
+    return (uint64_t)cluster_of_grid(g, 0) * cluster_of_grid(g, 1) *
+           cluster_of_grid(g, 2);
 }
 
 static uint64_t sreg_value(const struct place *p, int sreg, int lane)
@@ -290,6 +299,9 @@ void cluster_reset(struct cluster *c, uint64_t number)
 {
     const struct grid *g = c->grid;
     c->number = number;
+    c->number_step = g->first_clusters ? g->first_clusters : cluster_total(g);
+    c->next_number = number + c->number_step;
+    c->requests = 0;
     c->id[0] = (uint32_t)(number % cluster_of_grid(g, 0));
     number /= cluster_of_grid(g, 0);
     c->id[1] = (uint32_t)(number % cluster_of_grid(g, 1));

@@ -32,10 +32,9 @@ static const struct env_row rows[] = {
      "instructions that the matrix arithmetic uses; results are the same"},
     {"FP4EMU_THREADS", "auto, 1 .. 256", "auto", "host threads of a launch"},
     {"FP4EMU_MMA", "reference, hardware", "reference",
-     "how sums of block-scaled MMAs are rounded: once, or as Blackwell was measured to"},
-    {"FP4EMU_CLUSTERS", "all, 1 .. 65535", "all",
-     "clusters that are launched at first, for kernels that take the others over by "
-     "clusterlaunchcontrol"},
+     "block-scaled sums are rounded once, or cut as Blackwell was measured to"},
+    {"FP4EMU_CLUSTERS", "auto, all, 1 .. 65535", "auto",
+     "clusters launched at first; auto: a quarter where a kernel takes others over"},
 };
 
 const struct env_row *env_row(size_t i)
@@ -85,8 +84,8 @@ static bool read_threads(const char *value, int *out)
 static bool read_clusters(const char *value, int *out)
 {
     uint64_t n;
-    if (strcmp(value, "all") == 0) {
-        *out = 0;
+    if (strcmp(value, "auto") == 0 || strcmp(value, "all") == 0) {
+        *out = value[1] == 'u' ? ENV_CLUSTERS_AUTO : ENV_CLUSTERS_ALL;
         return true;
     }
     if (!read_u64(value, &n) || n < 1 || n > MAX_CLUSTERS)

@@ -18,6 +18,8 @@ enum env_check {
     ENV_CHECK_ALL,     /* warnings and pedantic remarks as well */
 };
 
+enum { ENV_CLUSTERS_AUTO = 0, ENV_CLUSTERS_ALL = -1 };
+
 struct env {
     const char *device; /* name of a profile; NULL: by the first module */
     const char *report; /* file that reports are appended to; NULL: stderr */
@@ -28,7 +30,7 @@ struct env {
     bool quiet;  /* no reports on stderr */
     int threads; /* host threads of a launch; 0: as many as there are CPUs */
     enum mma_mode mma;
-    int clusters; /* that are launched at first; 0: all */
+    int clusters; /* that are launched at first, or one of these */
 };
 
 /* One row of the table, for --help, the README and tests. */

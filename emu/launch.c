@@ -316,6 +316,24 @@ static void tell(const struct report *r, CUresult code)
     write_report(report_copy);
 }
 
+/* How many clusters are launched at first.  By default all, or where the kernel takes
+ * clusters over, few enough that most are taken over: as many as a device has room for,
+ * but no more than a quarter. */
+static uint64_t first_clusters(const struct launch *l)
+{
+    int wanted = env()->clusters;
+    uint64_t ctas = (uint64_t)l->cluster[0] * l->cluster[1] * l->cluster[2];
+    uint64_t all = (uint64_t)l->dim[0] * l->dim[1] * l->dim[2] / ctas;
+    if (l->cooperative || wanted == ENV_CLUSTERS_ALL)
+        return 0;
+    if (wanted > 0)
+        return (uint64_t)wanted;
+    if (!l->function->kernel->takes_over)
+        return 0;
+    uint64_t room = (uint64_t)shown_device()->sm_count / ctas;
+    return (all + 3) / 4 < room ? (all + 3) / 4 : room;
+}
+
 static void fill_grid(const struct launch *l, struct report *r)
 {
     const struct env *e = env();
@@ -332,6 +350,7 @@ static void fill_grid(const struct launch *l, struct report *r)
     grid.threads = e->threads;
     grid.mma_as_hardware = e->mma == MMA_HARDWARE;
     grid.sm_count = shown_device()->sm_count;
+    grid.first_clusters = first_clusters(l);
     grid.id = atomic_load(&launch_count);
     grid.report = r;
     grid.run = NULL;

@@ -6,6 +6,7 @@
  * who comes first (kernel->order_matters) run on one thread, so that every run of a
  * launch gives the same bits whatever the number of threads. */
 #include "emu/cluster.h"
+#include "emu/launch_control.h"
 #include "emu/report.h"
 
 #include <fenv.h>
@@ -21,7 +22,8 @@ struct run {
     pthread_mutex_t lock;
     pthread_mutex_t memory; /* see global_lock */
     pthread_cond_t changed;
-    uint64_t cluster_count, next_number;
+    uint64_t cluster_count;
+    uint64_t first_count, next_number;   /* launched at first; the next of these */
     struct cluster *ready, **ready_tail; /* resident, can run */
     struct cluster *stuck;               /* resident, wait for global memory */
     struct cluster *spare;               /* memory for further ones */
@@ -70,6 +72,20 @@ static void take_up(struct run *r)
     }
 }
 
+/* FP4EMU_CLUSTERS may be too few for those that wait for one another. */
+static void note_unlaunched(const struct run *r)
+{
+    uint64_t count = 0;
+    for (const struct cluster *c = r->stuck; c; c = c->next)
+        if (c->next_number < r->cluster_count)
+            count += (r->cluster_count - 1 - c->next_number) / c->number_step + 1;
+    if (count > 0)
+        report_note(r->grid,
+                    "%llu clusters are not launched: at first %llu are, the others as "
+                    "these exit (FP4EMU_CLUSTERS)",
+                    (unsigned long long)count, (unsigned long long)r->first_count);
+}
+
 /* Under the lock.  NULL: nothing can run now; r->stop: nothing ever will. */
 static struct cluster *choose(struct run *r)
 {
@@ -77,14 +93,14 @@ static struct cluster *choose(struct run *r)
         return NULL;
     unsigned long long failed = atomic_load(&r->grid->failed_cluster);
     if (failed != 0 && r->next_number >= failed - 1)
-        r->next_number = r->cluster_count; /* not wanted any more */
+        r->next_number = r->first_count; /* not wanted any more */
     if (r->stuck && atomic_load(&r->grid->global_events) != r->stuck_events)
         take_up(r);
     /* Those that only poll come after fresh ones, which may do what they wait for. */
     bool all_idle = r->ready && r->idle_turns >= r->resident;
     if (r->ready && !all_idle)
         return pop(r);
-    if (r->next_number < r->cluster_count) {
+    if (r->next_number < r->first_count) {
         struct cluster *c = r->spare;
         if (c)
             r->spare = c->next;
@@ -99,11 +115,21 @@ static struct cluster *choose(struct run *r)
         return pop(r);
     if (r->running == 0) {
         r->stop = true;
-        if (r->stuck && failed == 0)
+        if (r->stuck && failed == 0) {
             deadlock_report(r->stuck);
+            note_unlaunched(r);
+        }
         pthread_cond_broadcast(&r->changed);
     }
     return NULL;
+}
+
+/* Clusters after a failed one need not run, those before it must: the lowest number's
+ * report is the launch's. */
+static bool is_wanted(const struct run *r, uint64_t number)
+{
+    unsigned long long failed = atomic_load(&r->grid->failed_cluster);
+    return failed == 0 || number < failed - 1;
 }
 
 static void settle(struct run *r, struct cluster *c, enum progress p,
@@ -119,20 +145,18 @@ static void settle(struct run *r, struct cluster *c, enum progress p,
         lay_aside(r, c, events);
         break;
     case PROGRESS_DONE:
+        if (c->next_number < r->cluster_count && is_wanted(r, c->next_number)) {
+            cluster_reset(c, c->next_number);
+            append(r, c);
+            break;
+        }
+        /* fall through */
     case PROGRESS_FAILED:
         r->resident--;
         c->next = r->spare;
         r->spare = c;
         break;
     }
-}
-
-/* Clusters after a failed one need not run, those before it must: the lowest number's
- * report is the launch's. */
-static bool is_wanted(const struct run *r, const struct cluster *c)
-{
-    unsigned long long failed = atomic_load(&r->grid->failed_cluster);
-    return failed == 0 || c->number < failed - 1;
 }
 
 static uint64_t steps_of(const struct cluster *c)
@@ -158,14 +182,13 @@ static void *work(void *arg)
                 pthread_cond_wait(&r->changed, &r->lock);
             continue;
         }
-        bool alone = r->running == 0 && !r->stuck &&
-                     r->next_number == r->cluster_count &&
+        bool alone = r->running == 0 && !r->stuck && r->next_number == r->first_count &&
                      (!r->ready || r->idle_turns >= r->resident);
         r->running++;
         pthread_mutex_unlock(&r->lock);
         unsigned long long events = atomic_load(&r->grid->global_events);
-        enum progress p =
-            is_wanted(r, c) ? cluster_run(c, SLICE_STEPS, alone) : PROGRESS_FAILED;
+        enum progress p = is_wanted(r, c->number) ? cluster_run(c, SLICE_STEPS, alone)
+                                                  : PROGRESS_FAILED;
         if (p == PROGRESS_DONE || p == PROGRESS_FAILED)
             atomic_fetch_add(&r->grid->steps, steps_of(c));
         pthread_mutex_lock(&r->lock);
@@ -212,15 +235,17 @@ static void free_list(struct cluster *c)
 bool grid_run(struct grid *g)
 {
     struct run r = {.grid = g};
-    r.cluster_count = (uint64_t)(g->dim[0] / g->cluster[0]) *
-                      (g->dim[1] / g->cluster[1]) * (g->dim[2] / g->cluster[2]);
+    r.cluster_count = cluster_total(g);
+    r.first_count = r.cluster_count;
+    if (g->first_clusters && g->first_clusters < r.cluster_count)
+        r.first_count = g->first_clusters;
     r.ready_tail = &r.ready;
     pthread_mutex_init(&r.lock, NULL);
     pthread_mutex_init(&r.memory, NULL);
     pthread_cond_init(&r.changed, NULL);
     g->run = &r;
     pthread_t threads[MAX_THREADS];
-    int wanted = thread_count(g, r.cluster_count), started = 0;
+    int wanted = thread_count(g, r.first_count), started = 0;
     /* The caller's thread is one of them: it is there when no other can be had. */
     while (started < wanted - 1 &&
            pthread_create(&threads[started], NULL, work, &r) == 0)

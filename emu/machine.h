@@ -127,6 +127,7 @@ struct kernel { /* one .entry, decoded */
     uint32_t dyn_smem_align;    /* declared by .extern .shared, 0: none */
     bool order_matters;         /* results may depend on the order of clusters: one
                                    host thread runs them all */
+    bool takes_over;            /* it has clusterlaunchcontrol.try_cancel */
 };
 
 /* Decodes `f`, an .entry of `m`, into `a`.  Forms that the emulator does not have fail
@@ -234,11 +235,15 @@ struct cta {
     void *copies;                /* cp.async groups: owned by exec_cpasync.c */
     void *bulk;                  /* bulk groups of all lanes: owned by exec_tma.c */
     void *pipe;                  /* tcgen05 pipe: owned by exec_tcgen05.c */
+    void *answers;               /* of launch control: owned by exec_clc.c */
 };
 
 struct cluster {
     struct grid *grid;
     uint64_t number; /* in the grid, x fastest */
+    uint64_t next_number,
+        number_step;   /* those that it may take over: launch_control.h */
+    uint32_t requests; /* for such ones, so far */
     uint32_t id[3], shape[3];
     struct cta *ctas;
     int cta_count;
@@ -275,10 +280,11 @@ struct grid {
     uint64_t seed;
     int threads;    /* host threads, 0: as many as there are CPUs */
     bool no_checks; /* FP4EMU_CHECK=off: hazard checks 4, 5, 7 and 8 are left out */
-    bool mma_as_hardware;  /* enum mma_mode of block-scaled MMAs */
-    int sm_count;          /* for %nsmid, 0: 148 */
-    uint64_t id;           /* for %gridid */
-    struct report *report; /* the first error of the launch; see report.h */
+    bool mma_as_hardware;    /* enum mma_mode of block-scaled MMAs */
+    int sm_count;            /* for %nsmid, 0: 148 */
+    uint64_t first_clusters; /* launched at first, the others as these exit; 0: all */
+    uint64_t id;             /* for %gridid */
+    struct report *report;   /* the first error of the launch; see report.h */
 
     atomic_ullong ctas_done;     /* for a progress bar, readable from other threads */
     atomic_ullong steps;         /* warp instructions executed, added as clusters end */

@@ -104,6 +104,8 @@ static const char *check_name(enum check c)
         return "check 33, cluster barrier";
     case CHECK_ALIGNMENT:
         return "check 35, alignment";
+    case CHECK_LAUNCH_CONTROL:
+        return "check 38, launch control";
     case CHECK_COLLAPSED_WORK:
         return "check 40, the same work by several lanes";
     case CHECK_TRAP:

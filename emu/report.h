@@ -36,6 +36,7 @@ enum check { /* numbers as in docs/emulator-checks.md */
              CHECK_NAMED_BARRIER = 32,
              CHECK_CLUSTER_BARRIER = 33,
              CHECK_ALIGNMENT = 35,
+             CHECK_LAUNCH_CONTROL = 38,
              CHECK_COLLAPSED_WORK = 40,
              CHECK_TRAP = 100,       /* trap and brkpt: no hazard number */
              CHECK_ASSERT = 101,     /* __assertfail; its text has gone to stderr */

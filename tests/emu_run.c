@@ -76,6 +76,7 @@ bool emu_launch(struct emu_run *r)
     g->strategy = r->lazy ? STRATEGY_LAZY : STRATEGY_EAGER;
     g->seed = 1;
     g->threads = 1;
+    g->first_clusters = r->first_clusters;
     return grid_run(g);
 }
 

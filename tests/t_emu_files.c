@@ -11,6 +11,7 @@
  *                                   line that is marked //<
  *     //: refuse words              the decoder must not take it, in the line marked so
  *     //: strategy lazy             not in both ways
+ *     //: clusters 1 2 0            as often, with so many launched at first (0: all)
  *
  * Every file runs under the eager and the lazy strategy. */
 #include "tests/emu_run.h"
@@ -173,7 +174,8 @@ static void directive(struct script *s, const char *line)
     } else if (strcmp(word, "refuse") == 0) {
         snprintf(s->words, sizeof s->words, "%.*s",
                  (int)strcspn(strstr(line, name), "\n"), strstr(line, name));
-    } else if (strcmp(word, "expect") != 0 && strcmp(word, "strategy") != 0) {
+    } else if (strcmp(word, "expect") != 0 && strcmp(word, "strategy") != 0 &&
+               strcmp(word, "clusters") != 0) {
         bad(s, line, "unknown directive");
     }
 }
@@ -224,7 +226,7 @@ static int marked_line(const char *text)
     return line;
 }
 
-static void run_once(const char *path, const char *text, bool lazy)
+static void run_once(const char *path, const char *text, bool lazy, uint32_t first)
 {
     if (strstr(text, lazy ? "//: strategy eager" : "//: strategy lazy"))
         return;
@@ -232,6 +234,7 @@ static void run_once(const char *path, const char *text, bool lazy)
     s.run.ptx = text;
     s.run.threads = 32;
     s.run.lazy = lazy;
+    s.run.first_clusters = first;
     each_directive(&s, directive);
     if (s.words[0] && s.check) {
         emu_expect(path, 0, &s.run, (enum check)s.check, marked_line(text), s.words);
@@ -251,6 +254,21 @@ static void run_once(const char *path, const char *text, bool lazy)
     emu_done(&s.run);
 }
 
+static void run_text(const char *path, const char *text)
+{
+    static const char word[] = "//: clusters";
+    const char *p = strstr(text, word);
+    char *end = NULL;
+    if (p)
+        p += sizeof word - 1;
+    do {
+        uint32_t first = p ? (uint32_t)strtoul(p, &end, 10) : 0;
+        run_once(path, text, false, first);
+        run_once(path, text, true, first);
+        p = end;
+    } while (p && *p == ' ');
+}
+
 /* All files whose name begins so; at least one. */
 static void run_all(const char *prefix)
 {
@@ -267,8 +285,7 @@ static void run_all(const char *prefix)
         const char *path = arena_printf(a, "%s/%s", FOLDER, e->d_name);
         const char *text = file_read(a, path, &bytes);
         CHECK(text != NULL);
-        run_once(path, text, false);
-        run_once(path, text, true);
+        run_text(path, text);
         count++;
     }
     closedir(dir);
@@ -299,6 +316,11 @@ TEST(barriers)
 TEST(mbarriers)
 {
     run_all("mbar_");
+}
+
+TEST(launch_control)
+{
+    run_all("clc_");
 }
 
 TEST(faults)
