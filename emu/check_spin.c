@@ -52,18 +52,24 @@ static bool is_same(const struct spin *s, const struct warp *w, const struct ker
                                      call_bytes(k)) == 0);
 }
 
+static struct spin *spin_of(struct warp *w, const struct kernel *k)
+{
+    if (w->spin)
+        return w->spin;
+    struct spin *s = calloc(1, sizeof *s);
+    if (!s)
+        abort();
+    s->state = malloc(k->reg_bytes + local_bytes(k) + call_bytes(k));
+    if (!s->state)
+        abort();
+    w->spin = s;
+    return s;
+}
+
 void spin_look(struct warp *w)
 {
     const struct kernel *k = w->cta->cluster->grid->kernel;
-    struct spin *s = w->spin;
-    if (!s) {
-        s = w->spin = calloc(1, sizeof *s);
-        if (!s)
-            abort();
-        s->state = malloc(k->reg_bytes + local_bytes(k) + call_bytes(k));
-        if (!s->state)
-            abort();
-    }
+    struct spin *s = spin_of(w, k);
     if (s->next == 0) {
         s->next = 1;
         take(s, w, k);
@@ -77,6 +83,32 @@ void spin_look(struct warp *w)
         s->next *= s->next < 1u << 30 ? 2 : 1;
         take(s, w, k);
     }
+}
+
+/* Most polling loops are short: after some rounds two or three comparisons settle it
+ * long before the turn is over. */
+bool spin_at_loop(struct warp *w, struct loop *l)
+{
+    const struct cluster *c = w->cta->cluster;
+    if (l->events != c->events) {
+        *l = (struct loop){.events = c->events};
+        return false;
+    }
+    l->rounds++;
+    if ((w->spin && w->spin->next) || l->rounds < 32)
+        return false; /* the looks between turns are on it, or it is too early */
+    struct spin *s = spin_of(w, c->grid->kernel);
+    if (l->compare > 0) {
+        l->compare--;
+        if (is_same(s, w, c->grid->kernel))
+            w->spinning = true;
+        return w->spinning;
+    }
+    if ((l->rounds & (l->rounds - 1)) == 0) {
+        take(s, w, c->grid->kernel);
+        l->compare = 3;
+    }
+    return false;
 }
 
 void spin_reset(struct warp *w)

@@ -55,6 +55,13 @@ void cpasync_free(struct cta *c);
 
 /* ---- check_spin.c */
 
+/* What take_turn() knows of the loop that the warp may be in. */
+struct loop {
+    uint64_t events;
+    uint32_t rounds, compare; /* loop heads seen without an event; looks to come */
+};
+/* Called at the head of a loop, within one turn; true: w->spinning was set. */
+bool spin_at_loop(struct warp *w, struct loop *l);
 /* Called at the end of a turn in which nothing changed in the cluster; sets
  * w->spinning when the warp is in a state in which it was before. */
 void spin_look(struct warp *w);

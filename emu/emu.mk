@@ -26,5 +26,5 @@ $(B)/tests/t_tma $(B)/tests/t_bulk $(B)/tests/t_tcgen05 $(B)/tests/t_tcmma: \
 # Tests of single instructions share a frame as well.
 EMU_INSN_TESTS = $(addprefix $(B)/tests/,t_emu_int t_emu_float t_emu_cvt)
 $(EMU_INSN_TESTS): $(B)/tests/emu_insn.o
-$(EMU_INSN_TESTS) $(addprefix $(B)/tests/,t_emu_mem t_emu_flow t_emu_mbar t_emu_files): \
+$(EMU_INSN_TESTS) $(addprefix $(B)/tests/,t_emu_files): \
     $(B)/tests/emu_run.o

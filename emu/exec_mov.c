@@ -194,6 +194,7 @@ bool decode_MOV(struct decoder *d, struct op *o)
     }
     if (from->kind == PTX_OPND_SREG) {
         o->exec = exec_mov_clock;
+        decode_order_matters(d); /* how far time has come depends on who runs when */
         return decode_want_reg(d, o, 0, from->bits);
     }
     switch (bits) {

@@ -382,6 +382,7 @@ static enum turn take_turn(struct warp *w)
 {
     struct cluster *c = w->cta->cluster;
     struct group g;
+    struct loop loop = {.events = c->events};
     uint32_t steps = 0;
     enum turn end = TURN_BLOCKED;
     w->polled = w->read_clock = w->has_expired = false;
@@ -391,9 +392,16 @@ static enum turn take_turn(struct warp *w)
         enum flow flow = FLOW_NEXT;
         bool together = true;
         while (together && g.pc < g.stop && steps < limit) {
+            uint32_t from = g.pc;
             together = step(w, &g, &flow);
             steps++;
             c->clock++;
+            if (g.pc > from || !together || !alone)
+                continue;
+            /* Back at the head of a loop. */
+            store_pc(w, g.lanes, g.pc);
+            if (spin_at_loop(w, &loop))
+                break;
         }
         if (together) {
             store_pc(w, g.lanes, g.pc);
@@ -406,7 +414,7 @@ static enum turn take_turn(struct warp *w)
         }
         if (flow == FLOW_YIELD)
             w->polled = true;
-        if (steps >= TURN_STEPS) {
+        if (steps >= TURN_STEPS || w->spinning) {
             end = TURN_OVER;
             break;
         }
@@ -452,7 +460,7 @@ static void after_turn(struct warp *w, enum turn turn, uint64_t events, uint64_t
     } else if (w->read_clock) {
         r->timed = r->polls = true;
     } else {
-        if (w->seen_events == events && w->seen_global_events == global)
+        if (!w->spinning && w->seen_events == events && w->seen_global_events == global)
             spin_look(w);
         if (!w->spinning)
             r->polls = true;
