@@ -255,6 +255,7 @@ static void reset_warp(struct warp *w)
     w->live = count >= WARP_LANES ? ALL_LANES : ((uint32_t)1 << count) - 1;
     w->parked = w->yielded = w->event_lanes = w->time_lanes = w->lane_waits = 0;
     w->expired = 0;
+    w->false_mbar = NULL;
     w->has_expired = w->read_clock = false;
     w->cur_pc = w->cur_lanes = 0;
     memset(w->waits, 0, sizeof w->waits);

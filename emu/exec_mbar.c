@@ -478,6 +478,18 @@ static bool is_past(const struct warp *w, const struct op *op, const struct mbar
     return m->phase != opnd_u64(w, &op->opnds[2], lane) >> 32;
 }
 
+/* The lazy strategy gives each try_wait one false before it parks, so that a program
+ * which does not look at the answer does not get its wait all the same. */
+static bool is_first_false(struct warp *w, const struct mbar *m)
+{
+    if (m->cta->cluster->grid->strategy == STRATEGY_EAGER)
+        return false;
+    bool first = w->false_mbar != m || w->false_phase != m->phase;
+    w->false_mbar = m;
+    w->false_phase = m->phase;
+    return first;
+}
+
 static enum flow exec_wait(struct warp *w, const struct op *op, uint32_t lanes)
 {
     bool may_park = op->insn->op == PTX_MBARRIER_TRY_WAIT;
@@ -499,7 +511,7 @@ static enum flow exec_wait(struct warp *w, const struct op *op, uint32_t lanes)
     w->cur_lanes = lanes;
     uint32_t expired = w->expired & lanes;
     w->expired &= ~lanes;
-    if (may_park && !yes && !expired) {
+    if (may_park && !yes && !expired && !is_first_false(w, first)) {
         if (same == lanes)
             return park_mbar(w, lanes, first, first->phase);
         return park(w, lanes, "one of several mbarriers");

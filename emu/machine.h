@@ -179,9 +179,11 @@ struct warp {
     bool read_clock;               /* in its last turn */
     uint32_t expired; /* lanes whose try_wait is to return false, as after a time-out */
     bool has_expired; /* some did in its last turn */
-    bool polled;      /* its last turn ended with a failed poll */
-    bool spinning;    /* proven to repeat itself until something changes */
-    uint64_t seen_events; /* cluster->events at the end of its last turn */
+    const struct mbar *false_mbar; /* which the last try_wait said false of, */
+    uint64_t false_phase;          /* and in which phase: lazy strategy */
+    bool polled;                   /* its last turn ended with a failed poll */
+    bool spinning;                 /* proven to repeat itself until something changes */
+    uint64_t seen_events;          /* cluster->events at the end of its last turn */
     uint64_t seen_global_events;
     struct spin *spin; /* proof that it polls in vain: owned by check_spin.c */
     const struct allocation *hit; /* where its last global access was */
