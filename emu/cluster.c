@@ -73,6 +73,7 @@ static void release_cta(struct cta *t)
     tcgen05_cta_free(t);
     cpasync_free(t);
     answers_reset(t);
+    registers_free(t);
 }
 
 void cluster_free(struct cluster *c)
@@ -263,7 +264,7 @@ static void reset_warp(struct warp *w)
     w->polled = w->spinning = false;
     w->seen_events = w->seen_global_events = UINT64_MAX;
     w->hit = NULL;
-    w->carry = w->ld_pending = 0;
+    w->carry = w->ld_pending = w->syncs = 0;
     spin_reset(w);
     fill_sregs(w);
 }

@@ -53,6 +53,10 @@ const char *cluster_barrier_describe(const struct cluster *c, char *text, size_t
 bool cpasync_cta_end(struct warp *w, struct cta *c);
 void cpasync_free(struct cta *c);
 
+/* ---- exec_regs.c */
+bool registers_cta_end(struct warp *w, struct cta *c);
+void registers_free(struct cta *c);
+
 /* ---- check_spin.c */
 
 /* What take_turn() knows of the loop that the warp may be in. */

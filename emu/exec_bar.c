@@ -76,6 +76,7 @@ static void release(struct cta *t, struct barrier *b)
     for (int i = 0; i < t->warp_count; i++) {
         struct warp *w = &t->warps[i];
         b->released[i] |= b->waiting[i];
+        w->syncs += b->arrived[i] != 0;
         wake(w, b->waiting[i] & w->parked);
         b->waiting[i] = b->arrived[i] = 0;
     }
@@ -316,6 +317,7 @@ static enum flow exec_cluster_wait(struct warp *w, const struct op *op, uint32_t
     if (lanes & ~*passed)
         return park_for(w, lanes, (struct wait){.kind = WAIT_CLUSTER});
     *passed &= ~lanes;
+    w->syncs++;
     return FLOW_NEXT;
 }
 

@@ -517,6 +517,7 @@ static enum flow exec_wait(struct warp *w, const struct op *op, uint32_t lanes)
         return park(w, lanes, "one of several mbarriers");
     }
     w->has_expired |= expired != 0;
+    w->syncs += yes != 0;
     set_mask(w, &op->opnds[0], lanes, yes);
     return yes == lanes || may_park ? FLOW_NEXT : FLOW_YIELD;
 }

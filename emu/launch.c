@@ -351,6 +351,7 @@ static void fill_grid(const struct launch *l, struct report *r)
     grid.mma_as_hardware = e->mma == MMA_HARDWARE;
     grid.sm_count = shown_device()->sm_count;
     grid.first_clusters = first_clusters(l);
+    grid.registers = (uint32_t)function_registers(l->function);
     grid.id = atomic_load(&launch_count);
     grid.report = r;
     grid.run = NULL;

@@ -189,6 +189,7 @@ struct warp {
     const struct allocation *hit; /* where its last global access was */
     uint32_t carry;               /* CC.CF of add.cc and its relatives */
     uint32_t ld_pending;          /* tcgen05.ld issued and not waited for */
+    uint32_t syncs;               /* barriers that it has passed */
 };
 
 /* 2.7 of the semantics: kept beside shared memory, found by offset.  Never moves. */
@@ -238,6 +239,7 @@ struct cta {
     void *bulk;                  /* bulk groups of all lanes: owned by exec_tma.c */
     void *pipe;                  /* tcgen05 pipe: owned by exec_tcgen05.c */
     void *answers;               /* of launch control: owned by exec_clc.c */
+    void *registers;             /* of setmaxnreg: owned by exec_regs.c */
 };
 
 struct cluster {
@@ -282,8 +284,9 @@ struct grid {
     uint64_t seed;
     int threads;    /* host threads, 0: as many as there are CPUs */
     bool no_checks; /* FP4EMU_CHECK=off: hazard checks 4, 5, 7 and 8 are left out */
-    bool mma_as_hardware;    /* enum mma_mode of block-scaled MMAs */
-    int sm_count;            /* for %nsmid, 0: 148 */
+    bool mma_as_hardware; /* enum mma_mode of block-scaled MMAs */
+    int sm_count;         /* for %nsmid, 0: 148 */
+    uint32_t registers;   /* of a thread at launch, 0: what the largest block leaves */
     uint64_t first_clusters; /* launched at first, the others as these exit; 0: all */
     uint64_t id;             /* for %gridid */
     struct report *report;   /* the first error of the launch; see report.h */

@@ -92,6 +92,8 @@ static const char *check_name(enum check c)
         return "check 26, divergence";
     case CHECK_MEMBER_MASK:
         return "check 27, member mask";
+    case CHECK_REGISTERS:
+        return "check 28, setmaxnreg";
     case CHECK_DESCRIPTOR:
         return "check 29, descriptor";
     case CHECK_SCALE_COPIES:

@@ -30,6 +30,7 @@ enum check { /* numbers as in docs/emulator-checks.md */
              CHECK_DEADLOCK = 25,
              CHECK_DIVERGENCE = 26,
              CHECK_MEMBER_MASK = 27,
+             CHECK_REGISTERS = 28,
              CHECK_DESCRIPTOR = 29,
              CHECK_SCALE_COPIES = 30,
              CHECK_SCALE_OVERLAP = 31,

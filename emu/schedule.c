@@ -106,7 +106,7 @@ static bool end_cta(struct warp *w, struct cta *t)
 {
     struct cluster *c = t->cluster;
     if (!cpasync_cta_end(w, t) || !blame_pending_copy(w, t) || !tma_cta_end(w, t) ||
-        !tcgen05_cta_end(w, t))
+        !tcgen05_cta_end(w, t) || !registers_cta_end(w, t))
         return false;
     c->live_ctas--;
     atomic_fetch_add(&c->grid->ctas_done, 1);

@@ -77,6 +77,7 @@ bool emu_launch(struct emu_run *r)
     g->seed = 1;
     g->threads = 1;
     g->first_clusters = r->first_clusters;
+    g->registers = r->registers;
     return grid_run(g);
 }
 

@@ -22,6 +22,7 @@ struct emu_run {
     uint32_t grid[3], cluster[3]; /* zeros: ones */
     uint32_t smem_bytes;
     bool lazy;
+    uint32_t registers;      /* of a thread at launch; 0: what there are */
     uint32_t first_clusters; /* launched at first; 0: all */
     /* -- filled in */
     struct arena *arena;

@@ -233,6 +233,7 @@ static void run_once(const char *path, const char *text, bool lazy, uint32_t fir
     struct script s = {.path = path, .text = text};
     s.run.ptx = text;
     s.run.threads = 32;
+    s.run.registers = 168;
     s.run.lazy = lazy;
     s.run.first_clusters = first;
     each_directive(&s, directive);
@@ -321,6 +322,11 @@ TEST(mbarriers)
 TEST(launch_control)
 {
     run_all("clc_");
+}
+
+TEST(registers)
+{
+    run_all("regs_");
 }
 
 TEST(faults)

@@ -1,0 +1,209 @@
+/* exec_regs.c - setmaxnreg, and check 28 (2.12 of the semantics).
+ *
+ * PTX ISA 9.0, "setmaxnreg".  PTX registers are virtual, so no value is lost by a
+ * change; what stays is the account: what a warp gives up goes to the pool of its
+ * block, and an increase waits until the pool has enough.  All four warps of a warp
+ * group must make the same changes, with a barrier between two of them. */
+#include <stdlib.h>
+
+#include "emu/cluster.h"
+#include "emu/lanes.h"
+
+#define GROUP_WARPS 4
+#define MIN_REGISTERS 24
+#define MAX_REGISTERS 256
+#define MAX_CHANGES 16 /* that are compared within a group; later ones are not */
+
+enum { AUX_COUNT, AUX_IS_INC };
+
+struct warp_registers {
+    uint32_t count;   /* of a thread */
+    uint32_t changes; /* so far */
+    uint32_t syncs;   /* of the warp, when it made the last one */
+};
+
+struct group_registers {
+    uint32_t pcs[MAX_CHANGES]; /* of the instructions, in the order of the first warp */
+    uint32_t known;            /* of pcs */
+};
+
+struct registers {
+    uint32_t pool; /* registers that nobody holds */
+    struct warp_registers *warps;
+    struct group_registers *groups;
+};
+
+static struct grid *grid_of(const struct warp *w)
+{
+    return w->cta->cluster->grid;
+}
+
+static uint32_t launched_with(const struct cta *c)
+{
+    const struct grid *g = c->cluster->grid;
+    uint32_t share = 65536 / (uint32_t)(c->warp_count * WARP_LANES) / 8 * 8;
+    uint32_t most = share < 168 ? share : 168;
+    return g->registers ? (g->registers + 7) / 8 * 8 : most;
+}
+
+static struct registers *registers_of(struct cta *c)
+{
+    struct registers *r = c->registers;
+    if (r)
+        return r;
+    size_t warps = (size_t)c->warp_count;
+    r = c->registers = calloc(1, sizeof *r);
+    if (!r || !(r->warps = calloc(warps, sizeof *r->warps)) ||
+        !(r->groups = calloc(warps / GROUP_WARPS + 1, sizeof *r->groups)))
+        abort();
+    for (int i = 0; i < c->warp_count; i++)
+        r->warps[i].count = launched_with(c);
+    return r;
+}
+
+void registers_free(struct cta *c)
+{
+    struct registers *r = c->registers;
+    if (!r)
+        return;
+    free(r->warps);
+    free(r->groups);
+    free(r);
+    c->registers = NULL;
+}
+
+/* ---- check 28 */
+
+static int line_of(const struct warp *w, uint32_t pc)
+{
+    return grid_of(w)->kernel->ops[pc].insn->line;
+}
+
+/* The same instructions in all warps of the group, in the same order. */
+static bool check_group(struct warp *w, struct registers *r)
+{
+    struct group_registers *group = &r->groups[w->index / GROUP_WARPS];
+    uint32_t number = r->warps[w->index].changes;
+    if (number >= MAX_CHANGES)
+        return true;
+    if (number == group->known) {
+        group->pcs[group->known++] = w->cur_pc;
+        return true;
+    }
+    if (group->pcs[number] == w->cur_pc)
+        return true;
+    report(
+        grid_of(w), w, CHECK_REGISTERS,
+        "all warps of a warp group must execute the same setmaxnreg; another warp of "
+        "group %d has executed that of line %d here",
+        w->index / GROUP_WARPS, line_of(w, group->pcs[number]));
+    return false;
+}
+
+static bool check_change(struct warp *w, const struct op *op, struct registers *r)
+{
+    const struct warp_registers *own = &r->warps[w->index];
+    uint32_t count = op->aux[AUX_COUNT];
+    if (op->aux[AUX_IS_INC] ? count < own->count : count > own->count) {
+        report(grid_of(w), w, CHECK_REGISTERS, "%s to %u registers, and warp %d has %u",
+               op->insn->opcode, count, w->index, own->count);
+        if (own->changes == 0)
+            report_note(
+                grid_of(w),
+                "%u is what the kernel was launched with (.maxnreg, or what the "
+                "driver assumes)",
+                own->count);
+        return false;
+    }
+    if (own->changes > 0 && own->syncs == w->syncs) {
+        report(grid_of(w), w, CHECK_REGISTERS,
+               "a second setmaxnreg in warp %d with no barrier after the first",
+               w->index);
+        return false;
+    }
+    return check_group(w, r);
+}
+
+/* Could the pool ever have so many?  The other warps keep the least that is allowed. */
+static bool check_possible(struct warp *w, const struct registers *r, uint32_t count)
+{
+    const struct cta *c = w->cta;
+    uint32_t total = r->pool, least = 0;
+    for (int i = 0; i < c->warp_count; i++) {
+        total += r->warps[i].count * WARP_LANES;
+        least += (i / GROUP_WARPS == w->index / GROUP_WARPS ? count : MIN_REGISTERS) *
+                 WARP_LANES;
+    }
+    if (least <= total)
+        return true;
+    report(grid_of(w), w, CHECK_REGISTERS,
+           "%u registers a thread for this warp group can never be had: the block has "
+           "%u, and with %d for each thread of the others that makes %u",
+           count, total, MIN_REGISTERS, least);
+    return false;
+}
+
+/* ---- setmaxnreg */
+
+static enum flow exec_setmaxnreg(struct warp *w, const struct op *op, uint32_t lanes)
+{
+    struct registers *r = registers_of(w->cta);
+    struct warp_registers *own = &r->warps[w->index];
+    uint32_t count = op->aux[AUX_COUNT];
+    bool checked = !grid_of(w)->no_checks;
+    if (checked && !check_change(w, op, r))
+        return FLOW_STOP;
+    if (count > own->count) {
+        uint32_t more = (count - own->count) * WARP_LANES;
+        if (checked && !check_possible(w, r, count))
+            return FLOW_STOP;
+        if (more > r->pool)
+            return park(w, lanes,
+                        "registers that other warps give up (setmaxnreg.dec)");
+        r->pool -= more;
+    } else {
+        r->pool += (own->count - count) * WARP_LANES;
+        cluster_event(w->cta->cluster);
+    }
+    own->count = count;
+    own->changes++;
+    own->syncs = w->syncs;
+    return FLOW_NEXT;
+}
+
+bool decode_SETMAXNREG(struct decoder *d, struct op *o)
+{
+    int64_t count;
+    if (!decode_want_count(d, o, 1, 1))
+        return false;
+    if (!opnd_is_imm(&o->opnds[0], &count) || count < MIN_REGISTERS ||
+        count > MAX_REGISTERS || count % 8 != 0)
+        return decode_refuse(d, o,
+                             "the count must be a constant, %d to %d in steps of 8",
+                             MIN_REGISTERS, MAX_REGISTERS);
+    o->exec = exec_setmaxnreg;
+    o->aux[AUX_COUNT] = (uint32_t)count;
+    o->aux[AUX_IS_INC] = ptx_has(o->insn, PTX_M_INC);
+    return true;
+}
+
+/* The block's last thread exits: who has left out a change that its group made? */
+bool registers_cta_end(struct warp *w, struct cta *c)
+{
+    const struct registers *r = c->registers;
+    if (!r || c->cluster->grid->no_checks)
+        return true;
+    for (int i = 0; i < c->warp_count; i++) {
+        const struct group_registers *group = &r->groups[i / GROUP_WARPS];
+        uint32_t made = r->warps[i].changes;
+        if (made >= group->known)
+            continue;
+        w->cur_pc = group->pcs[made];
+        report(c->cluster->grid, w, CHECK_REGISTERS,
+               "all warps of a warp group must execute the same setmaxnreg; warp %d of "
+               "group %d has exited without this one",
+               i, i / GROUP_WARPS);
+        return false;
+    }
+    return true;
+}
