@@ -119,8 +119,9 @@ tests: parts $(TESTS)
 
 # NVIDIA's host conversions, the second opinion of t_ref, are C++ in the toolkit.
 CXX      = g++
-NV_HDR   = $(wildcard $(if $(CUDA_INC),$(dir $(CUDA_INC))cuda_fp4.h))
-NV_CODECS = $(B)/tests/nv_codecs$(if $(and $(NV_HDR),$(shell command -v $(CXX))),,_none).o
+NV_HDRS  = $(and $(CUDA_INC),$(wildcard $(dir $(CUDA_INC))cuda_fp4.h),\
+           $(wildcard $(dir $(CUDA_INC))nv/target))
+NV_CODECS = $(B)/tests/nv_codecs$(if $(and $(NV_HDRS),$(shell command -v $(CXX))),,_none).o
 $(B)/tests/nv_codecs.o: tests/nv_codecs.cpp tests/nv_codecs.h
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "c++   $<")
@@ -183,7 +184,7 @@ fmt:  ## clang-format the C files in place
 fmt-check:
 	$(Q)clang-format --dry-run -Werror $(CHECKED_C)
 
-TIDY_FLAGS = $(filter-out -MMD -MP,$(ALL_CFLAGS)) $(LUA_CFLAGS) $(CUDA_CFLAGS)
+TIDY_FLAGS = $(filter-out -MMD -MP,$(ALL_CFLAGS)) $(LUA_CFLAGS) $(CUDA_CFLAGS) $(LLVM_CFLAGS)
 tidy: preflight  ## clang-tidy over all C files
 	$(Q)printf '%s\n' $(filter %.c,$(CHECKED_C)) | xargs -P $(JOBS) -n 4 \
 	    sh -c 'clang-tidy --quiet "$$@" -- $(TIDY_FLAGS)' tidy
