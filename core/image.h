@@ -81,9 +81,11 @@ struct image {
     /* Of other ops than gemm. */
     char x_type[8];      /* bf16 f16 f32; scales: "" */
     char x_form[16];     /* plain halves interleaved; scales: "" */
+    char x_order[8];     /* gate_up up_gate; plain: gate_up */
     char layout[8];      /* of scales: linear 128x4 8x4 */
     char from_layout[8]; /* convert_scales */
     char rounding[16];   /* "" where nothing is rounded to E2M1 */
+    char division[16];   /* exact reciprocal; likewise */
     struct image_tensor tensors[IMAGE_MAX_TENSORS];
     int tensor_count;
     struct image_param params[IMAGE_MAX_PARAMS];

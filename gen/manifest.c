@@ -88,7 +88,8 @@ static void put_quantize_keys(const struct image *i, struct buf *out)
     } keys[] = {
         {"x-type", i->x_type},     {"x-form", i->x_form},
         {"layout", i->layout},     {"from-layout", i->from_layout},
-        {"rounding", i->rounding},
+        {"x-order", i->x_order},   {"rounding", i->rounding},
+        {"division", i->division},
     };
     buf_printf(out, "threads: %u\n", i->threads);
     for (size_t k = 0; k < COUNT_OF(keys); k++)

@@ -178,7 +178,14 @@ static bool parse_run_count(struct parser *p, enum option_id id, const char *tex
     const uint64_t int_max = 2147483647, bytes_max = (uint64_t)1 << 40;
     uint64_t n = 0;
     bool is_problem = id == OPT_M || id == OPT_N || id == OPT_K;
-    bool is_stride = id == OPT_LDA || id == OPT_LDB || id == OPT_LDD;
+    uint64_t *stride = id == OPT_LDA   ? &r->lda
+                       : id == OPT_LDB ? &r->ldb
+                       : id == OPT_LDD ? &r->ldd
+                       : id == OPT_LDX ? &r->ldx
+                       : id == OPT_LDC ? &r->ldc
+                       : id == OPT_LDS ? &r->lds
+                                       : NULL;
+    bool is_stride = stride != NULL;
     uint64_t most = is_stride            ? bytes_max
                     : id == OPT_SEED     ? UINT64_MAX
                     : id == OPT_PAD_BYTE ? 255
@@ -190,7 +197,7 @@ static bool parse_run_count(struct parser *p, enum option_id id, const char *tex
     if (is_problem)
         *(id == OPT_M ? &r->m : id == OPT_N ? &r->n : &r->k) = (int64_t)n;
     else if (is_stride)
-        *(id == OPT_LDA ? &r->lda : id == OPT_LDB ? &r->ldb : &r->ldd) = n;
+        *stride = n;
     else if (id == OPT_SEED)
         r->seed = n;
     else if (id == OPT_PAD_BYTE)
@@ -245,6 +252,9 @@ static bool take_option(struct parser *p, enum option_id id, const char *text)
     case OPT_LDA:
     case OPT_LDB:
     case OPT_LDD:
+    case OPT_LDX:
+    case OPT_LDC:
+    case OPT_LDS:
     case OPT_SEED:
     case OPT_PAD_BYTE:
     case OPT_DEVICE:
@@ -263,7 +273,23 @@ static bool take_option(struct parser *p, enum option_id id, const char *text)
     case OPT_DTYPE:
         return parse_word(p, id, text, "bf16", &o->run.dtype);
     case OPT_ROUNDING:
-        return parse_word(p, id, text, "nearest halfstep", &o->run.rounding);
+        add_override(p, "rounding?", text);
+        return parse_word(p, id, text, "nearest halfstep stochastic", &o->run.rounding);
+    case OPT_X_TYPE:
+        add_override(p, "x.type", text);
+        return true;
+    case OPT_LAYOUT:
+    case OPT_FROM:
+    case OPT_PATH:
+    case OPT_DIVISION:
+        add_override(p, options[id].name, text);
+        return true;
+    case OPT_X:
+        o->run.x = text;
+        return true;
+    case OPT_GLOBAL:
+        o->run.global = text;
+        return strcmp(text, "amax") == 0 || parse_float(p, id, text, &(float){0});
     case OPT_ALPHA:
         return parse_float(p, id, text, &o->run.alpha);
     case OPT_ALPHA_PTR:

@@ -331,9 +331,14 @@ void quantize_image(const struct quantize_plan *p, struct image *out)
         snprintf(out->x_type, sizeof out->x_type, "%s", type_names[q->x_type]);
         snprintf(out->x_form, sizeof out->x_form, "%s", form_name(q));
     }
-    if (to_codes(q))
+    if (to_codes(q)) {
+        snprintf(out->x_order, sizeof out->x_order, "%s",
+                 q->up_first ? "up_gate" : "gate_up");
+        snprintf(out->division, sizeof out->division, "%s",
+                 q->reciprocal ? "reciprocal" : "exact");
         snprintf(out->rounding, sizeof out->rounding, "%s",
                  rounding_names[q->rounding]);
+    }
     add_params(q, out);
 }
 

@@ -66,8 +66,8 @@ struct quantize_plan {
     char kernel[112];            /* entry; "_amax" is added for the other one */
     int threads, rows, cols;     /* rows x cols of the result: a CTA's */
     int warps_m, warps_k, lanes_m;
-    int x_bytes;  /* of an element of X */
-    int x_words;  /* of X that a block of 16 results needs, 32-bit */
+    int x_bytes; /* of an element of X */
+    int x_words; /* of X that a block of 16 results needs, 32-bit */
     int ptx_version;
     const struct expr *expr, *amax_expr; /* NULL where nothing is quantised */
     const struct lowered *lowered, *amax;

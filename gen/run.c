@@ -10,6 +10,7 @@
 #include "gen/npy.h"
 #include "gen/run_check.h"
 #include "gen/run_data.h"
+#include "gen/run_quantize.h"
 #include "gen/verbs.h"
 #include "runtime/fp4gen.h"
 #include "runtime/manifest.h"
@@ -432,6 +433,33 @@ static bool write_result(struct run *r)
                      r->d.ld_bytes, r->diags);
 }
 
+static bool is_stochastic(const char *rounding)
+{
+    return rounding && strcmp(rounding, "stochastic") == 0;
+}
+
+/* Options of the other kernels. */
+static bool refuse_unused(struct run *r)
+{
+    const struct run_options *o = r->o;
+    const struct {
+        const char *name;
+        bool is_given;
+    } unused[] = {
+        {"--x", o->x != NULL},  {"--global", o->global != NULL},
+        {"--ldx", o->ldx != 0}, {"--ldc", o->ldc != 0},
+        {"--lds", o->lds != 0}, {"--rounding stochastic", is_stochastic(o->rounding)},
+    };
+    bool ok = true;
+    for (size_t i = 0; i < COUNT_OF(unused); i++)
+        if (unused[i].is_given) {
+            diag_add(r->diags, DIAG_FIELD_UNUSED, (struct loc){"gen", 0, 0},
+                     unused[i].name, "gemm");
+            ok = false;
+        }
+    return ok;
+}
+
 static int run(struct run *r)
 {
     if (!read_matrices(r))
@@ -440,7 +468,10 @@ static int run(struct run *r)
      * the command line is a misuse, and comes first. */
     if (!read_kernel(r))
         return FAILED;
-    if (!choose_sizes(r))
+    if (r->image.op[0])
+        return run_quantize(r->o, &r->image, r->ptx, r->ptx_bytes, r->diags, r->out,
+                            r->err);
+    if (!refuse_unused(r) || !choose_sizes(r))
         return MISUSED;
     if (!open_device(r))
         return FAILED;

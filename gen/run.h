@@ -34,6 +34,10 @@ struct run_options {
     const char *a, *b, *d; /* .npy files or NULL: --a, --b, --out */
     const char *dtype;     /* "bf16": how to read 2-byte void .npy elements; or NULL */
     const char *rounding;  /* nearest, halfstep; NULL: nearest */
+    /* Of the kernels beside the GEMM, gen/quantize.h. */
+    const char *x;          /* .npy file or NULL */
+    const char *global;     /* a number, "amax", or NULL: from the amax of the host */
+    uint64_t ldx, ldc, lds; /* row strides in bytes; 0: the smallest */
 };
 
 /* Everything unset; m, n, k -1, alpha 1, repeat 1, pad_byte 0x7f. */

@@ -149,6 +149,9 @@ fp4gen_status fp4gen_quantize_check(const fp4gen_kernel *k, fp4gen_quantize_args
 /* m = 0 or k = 0 is a no-op.  Asynchronous in the stream. */
 fp4gen_status fp4gen_quantize(fp4gen_kernel *k, const fp4gen_quantize_args *q,
                               fp4gen_error *err);
+/* The same, waits for the result and says how long it took between two events. */
+fp4gen_status fp4gen_quantize_timed(fp4gen_kernel *k, const fp4gen_quantize_args *q,
+                                    float *milliseconds, fp4gen_error *err);
 /* Bytes of scales: `layout` is linear (with its stride), 128x4 or 8x4; 0: unknown. */
 uint64_t fp4gen_scale_bytes(const char *layout, uint32_t m, uint32_t k, uint64_t lds);
 

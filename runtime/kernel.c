@@ -318,14 +318,12 @@ fp4gen_status fp4gen_run(fp4gen_kernel *k, const fp4gen_gemm *g, fp4gen_error *e
     return full.k == 0 ? zero_d(k, &full, err) : launch_gemm(k, &full, err);
 }
 
-fp4gen_status fp4gen_run_timed(fp4gen_kernel *k, const fp4gen_gemm *g,
-                               float *milliseconds, fp4gen_error *err)
+fp4gen_status kernel_timed(fp4gen_kernel *k, kernel_work *work, const void *args,
+                           void *on_stream, float *milliseconds, fp4gen_error *err)
 {
-    if (!k || !g || !milliseconds)
-        return fail(err, FP4GEN_BAD_ARGUMENT, ERROR(NULL_ARGUMENT), "fp4gen_run_timed");
     const fp4gen_device *dev = k->module->dev;
     const struct driver *d = &dev->driver;
-    const CUstream stream = (CUstream)g->stream;
+    const CUstream stream = (CUstream)on_stream;
     CUevent begin = NULL, end = NULL;
     *milliseconds = 0;
     fp4gen_status status = device_enter(dev, err);
@@ -337,7 +335,7 @@ fp4gen_status fp4gen_run_timed(fp4gen_kernel *k, const fp4gen_gemm *g,
     if (!r)
         r = d->cuEventRecord(begin, stream);
     if (!r)
-        status = fp4gen_run(k, g, err);
+        status = work(k, args, err);
     if (!r && !status)
         r = d->cuEventRecord(end, stream);
     if (!r && !status)
@@ -352,4 +350,17 @@ fp4gen_status fp4gen_run_timed(fp4gen_kernel *k, const fp4gen_gemm *g,
     if (r)
         return fail_cuda(d, err, FP4GEN_LAUNCH_FAILED, r, "running", k->image.kernel);
     return status;
+}
+
+static fp4gen_status run_gemm(fp4gen_kernel *k, const void *gemm, fp4gen_error *err)
+{
+    return fp4gen_run(k, gemm, err);
+}
+
+fp4gen_status fp4gen_run_timed(fp4gen_kernel *k, const fp4gen_gemm *g,
+                               float *milliseconds, fp4gen_error *err)
+{
+    if (!k || !g || !milliseconds)
+        return fail(err, FP4GEN_BAD_ARGUMENT, ERROR(NULL_ARGUMENT), "fp4gen_run_timed");
+    return kernel_timed(k, run_gemm, g, g->stream, milliseconds, err);
 }

@@ -17,4 +17,10 @@ struct fp4gen_kernel {
 fp4gen_status kernel_is_for(const fp4gen_kernel *k, bool gemm, const char *function,
                             fp4gen_error *err);
 
+/* Runs `work` between two events of the stream, and waits for it. */
+typedef fp4gen_status kernel_work(fp4gen_kernel *k, const void *args,
+                                  fp4gen_error *err);
+fp4gen_status kernel_timed(fp4gen_kernel *k, kernel_work *work, const void *args,
+                           void *on_stream, float *milliseconds, fp4gen_error *err);
+
 #endif

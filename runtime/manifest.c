@@ -430,6 +430,20 @@ static bool read_x_form(struct reader *r)
                      "plain, halves or interleaved");
 }
 
+static bool read_x_order(struct reader *r)
+{
+    static const char *const words[] = {"gate_up", "up_gate"};
+    return read_word(r, words, COUNT_OF(words), r->out->x_order, sizeof r->out->x_order,
+                     "gate_up or up_gate");
+}
+
+static bool read_division(struct reader *r)
+{
+    static const char *const words[] = {"exact", "reciprocal"};
+    return read_word(r, words, COUNT_OF(words), r->out->division,
+                     sizeof r->out->division, "exact or reciprocal");
+}
+
 static const char *const layouts[] = {"linear", "128x4", "8x4"};
 
 static bool read_layout(struct reader *r)
@@ -478,7 +492,9 @@ static const struct {
     {"x-form", read_x_form, TO_CODES | BACK, false, false},
     {"layout", read_layout, TO_CODES | BACK | SCALES, false, false},
     {"from-layout", read_from_layout, SCALES, false, false},
+    {"x-order", read_x_order, TO_CODES, false, false},
     {"rounding", read_rounding, TO_CODES, false, false},
+    {"division", read_division, TO_CODES, false, false},
     {"param", read_param, ALL, true, false},
 };
 

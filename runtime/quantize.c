@@ -268,3 +268,16 @@ fp4gen_status fp4gen_quantize(fp4gen_kernel *k, const fp4gen_quantize_args *q,
         status = find_amax(k, &full, err);
     return status ? status : launch(k, k->function, &full, err);
 }
+
+static fp4gen_status run_quantize(fp4gen_kernel *k, const void *args, fp4gen_error *err)
+{
+    return fp4gen_quantize(k, args, err);
+}
+
+fp4gen_status fp4gen_quantize_timed(fp4gen_kernel *k, const fp4gen_quantize_args *q,
+                                    float *milliseconds, fp4gen_error *err)
+{
+    if (!k || !q || !milliseconds)
+        return fail(err, bad, ERROR(NULL_ARGUMENT), "fp4gen_quantize_timed");
+    return kernel_timed(k, run_quantize, q, q->stream, milliseconds, err);
+}
