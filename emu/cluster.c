@@ -74,6 +74,7 @@ static void release_cta(struct cta *t)
     cpasync_free(t);
     answers_reset(t);
     registers_free(t);
+    tmap_views_free(t);
 }
 
 void cluster_free(struct cluster *c)

@@ -53,6 +53,10 @@ const char *cluster_barrier_describe(const struct cluster *c, char *text, size_t
 bool cpasync_cta_end(struct warp *w, struct cta *c);
 void cpasync_free(struct cta *c);
 
+/* ---- exec_tmap.c */
+void tmap_views_free(struct cta *c);
+void tmap_edits_free(struct grid *g);
+
 /* ---- exec_regs.c */
 bool registers_cta_end(struct warp *w, struct cta *c);
 void registers_free(struct cta *c);

@@ -70,8 +70,15 @@ static bool get_map(struct warp *w, const struct op *op, const struct opnd *tens
                "tensor map at 0x%" PRIx64 " is not aligned to 64 bytes", c->address);
         return false;
     }
+    if (c->address - SHARED_WINDOW < WINDOW_BYTES) {
+        report(
+            grid_of(w), w, CHECK_TENSOR_MAP,
+            "the tensor map lies in shared memory; copies read maps in global memory, "
+            "parameters included");
+        return false;
+    }
     const uint8_t *map = global_at(w, c->address, TMAP_BYTES, false, "tensor map");
-    if (!map)
+    if (!map || !tmap_check_use(w, c->address, map))
         return false;
     tma_map_name(grid_of(w), c->address, name, sizeof name);
     if (!tmap_decode(map, &c->map, why, sizeof why)) {
@@ -268,6 +275,15 @@ static bool run_plain_store(struct async_op *o)
         memcpy(to, c.cta->smem + c.offset, c.bytes);
     atomic_fetch_add(&grid_of(o->issuer)->global_events, 1);
     return true;
+}
+
+bool tma_uses_map(const struct async_op *o, uint64_t address)
+{
+    struct tma_copy c;
+    if (o->run != run_tensor_load && o->run != run_tensor_store)
+        return false;
+    take_copy(o, &c);
+    return c.address == address;
 }
 
 /* ---- issue */

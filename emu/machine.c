@@ -257,6 +257,7 @@ bool grid_run(struct grid *g)
     free_list(r.ready);
     free_list(r.stuck);
     free_list(r.spare);
+    tmap_edits_free(g);
     pthread_cond_destroy(&r.changed);
     pthread_mutex_destroy(&r.memory);
     pthread_mutex_destroy(&r.lock);

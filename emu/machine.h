@@ -38,6 +38,8 @@ struct mbar;
 struct async_op;
 struct decoder;
 struct report;
+struct view;
+struct edit;
 
 enum flow {
     FLOW_NEXT,   /* done; the lanes go on behind this instruction */
@@ -128,6 +130,7 @@ struct kernel { /* one .entry, decoded */
     bool order_matters;         /* results may depend on the order of clusters: one
                                    host thread runs them all */
     bool takes_over;            /* it has clusterlaunchcontrol.try_cancel */
+    bool edits_maps;            /* it changes tensor maps */
 };
 
 /* Decodes `f`, an .entry of `m`, into `a`.  Forms that the emulator does not have fail
@@ -240,6 +243,7 @@ struct cta {
     void *pipe;                  /* tcgen05 pipe: owned by exec_tcgen05.c */
     void *answers;               /* of launch control: owned by exec_clc.c */
     void *registers;             /* of setmaxnreg: owned by exec_regs.c */
+    struct view *views;          /* of tensor maps: owned by exec_tmap.c */
 };
 
 struct cluster {
@@ -296,6 +300,7 @@ struct grid {
     atomic_ullong global_events; /* counts changes of global memory */
     atomic_ullong failed_cluster; /* 1 + lowest number of a cluster that has failed */
     void *run;                    /* of the running machine */
+    struct edit *edits;           /* of tensor maps: owned by exec_tmap.c */
 };
 
 /* Runs the grid to its end.  False: g->report holds the error.  The lock that makes

@@ -104,6 +104,8 @@ static const char *check_name(enum check c)
         return "check 32, named barrier";
     case CHECK_CLUSTER_BARRIER:
         return "check 33, cluster barrier";
+    case CHECK_TENSOR_MAP:
+        return "check 34, tensor map proxy";
     case CHECK_ALIGNMENT:
         return "check 35, alignment";
     case CHECK_LAUNCH_CONTROL:

@@ -36,6 +36,7 @@ enum check { /* numbers as in docs/emulator-checks.md */
              CHECK_SCALE_OVERLAP = 31,
              CHECK_NAMED_BARRIER = 32,
              CHECK_CLUSTER_BARRIER = 33,
+             CHECK_TENSOR_MAP = 34,
              CHECK_ALIGNMENT = 35,
              CHECK_LAUNCH_CONTROL = 38,
              CHECK_COLLAPSED_WORK = 40,

@@ -72,6 +72,12 @@ enum {
 exec_fn tma_tensor_load, tma_plain_load, tma_plain_to_cluster, tma_store,
     tma_commit_group, tma_wait_group, tma_tensor_prefetch, tma_plain_prefetch;
 
+/* exec_tma.c: does the operation copy through the map at this address? */
+bool tma_uses_map(const struct async_op *o, uint64_t address);
+
+/* exec_tmap.c: check 34, of a copy through the map at a global address. */
+bool tmap_check_use(struct warp *w, uint64_t address, const uint8_t *map);
+
 /* tma_copy.c: move one box.  False after a report. */
 bool tma_load_box(struct warp *w, const struct tma_copy *c);
 bool tma_store_box(struct warp *w, const struct tma_copy *c);

@@ -366,3 +366,36 @@ bool tmap_decode(const void *map, struct tmap *t, char *why, size_t why_bytes)
     }
     return check_all(t, why, why_bytes);
 }
+
+bool tmap_replace(void *map, enum tmap_field field, int ordinal, uint64_t value,
+                  char *why, size_t why_bytes)
+{
+    static const struct {
+        const char *name;
+        int at, bytes;
+    } fields[] = {
+        [TMAP_ADDRESS] = {"global_address", AT_ADDRESS, 8},
+        [TMAP_RANK] = {"rank", AT_RANK, 1},
+        [TMAP_BOX] = {"box_dim", AT_BOX, 2},
+        [TMAP_DIM] = {"global_dim", AT_DIM, 4},
+        [TMAP_STRIDE] = {"global_stride", AT_STRIDE, 8},
+        [TMAP_STEP] = {"element_stride", AT_STEP, 1},
+        [TMAP_TYPE] = {"elemtype", AT_TYPE, 1},
+        [TMAP_INTERLEAVE] = {"interleave_layout", AT_INTERLEAVE, 1},
+        [TMAP_SWIZZLE] = {"swizzle_mode", AT_SWIZZLE, 1},
+        [TMAP_ATOM] = {"swizzle_atomicity", AT_ATOM, 1},
+        [TMAP_FILL] = {"fill_mode", AT_FILL, 1},
+    };
+    uint8_t *b = map;
+    int bytes = fields[field].bytes;
+    if (get(b, 0, 4) != MAGIC)
+        return broken(why, why_bytes, "%s of 128 bytes that are no tensor map",
+                      fields[field].name);
+    if (bytes < 8 && value >> (8 * bytes) != 0)
+        return broken(why, why_bytes, "%s cannot be %" PRIu64, fields[field].name,
+                      value);
+    put(b, fields[field].at + bytes * ordinal, value, bytes);
+    if (field == TMAP_DIM)
+        b[AT_HUGE] &= (uint8_t) ~(1 << ordinal);
+    return true;
+}

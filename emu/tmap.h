@@ -68,6 +68,26 @@ bool tmap_encode(void *map, int type, uint32_t rank, uint64_t address,
  * a rule; `why` says which. */
 bool tmap_decode(const void *map, struct tmap *t, char *why, size_t why_bytes);
 
+/* What tensormap.replace can change. */
+enum tmap_field {
+    TMAP_ADDRESS,
+    TMAP_RANK, /* less one */
+    TMAP_BOX,
+    TMAP_DIM,
+    TMAP_STRIDE, /* bytes; ordinal 0 is that of dimension 1 */
+    TMAP_STEP,
+    TMAP_TYPE,
+    TMAP_INTERLEAVE,
+    TMAP_SWIZZLE,
+    TMAP_ATOM,
+    TMAP_FILL,
+};
+/* Stores one field, `ordinal` of it where there are several; the rules are checked when
+ * the map is used.  False: these bytes are no map, or the field cannot hold the value.
+ */
+bool tmap_replace(void *map, enum tmap_field field, int ordinal, uint64_t value,
+                  char *why, size_t why_bytes);
+
 /* ---- geometry */
 
 int tmap_type_bits(enum tmap_type type); /* of one element in global memory */
