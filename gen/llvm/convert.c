@@ -4,7 +4,12 @@
  * The integer path rounds by one float addition.  Let 2^x be the power of two below
  * |v|, but not less than the smallest normal number of the format.  With M = 2^(x + 23
  * - m), m mantissa bits, the last place of |v| + M is the format's, so that the
- * addition rounds to nearest even, and the low bits of the sum count last places. */
+ * addition rounds to nearest even, and the low bits of the sum count last places.
+ *
+ * E2M1 in eights does without the exponent.  Its code is rn(min(2a, a + 2, a / 2 + 4)),
+ * a = |v|, and rn is an even number of last places at every tie, as it must be; each of
+ * the three lines is rounded by one fma, the least of the three is the code, and 7 of
+ * all that is larger.  The sum of codes times 16^i is a word. */
 #include "gen/llvm/emit.h"
 
 #include <string.h>
@@ -128,6 +133,58 @@ static Value two_16_bit(struct emit *em, enum expr_type t, Value low, Value high
     return LLVMBuildBitCast(em->at, v, em->i32, "");
 }
 
+/* ---- eight E2M1 codes by integer arithmetic */
+
+/* Times 2: exact, and the NaN of arithmetic is positive, as its code, 7, must be. */
+static Value doubled(struct emit *em, Value x)
+{
+    return LLVMBuildFMul(em->at, x, emit_f32(em, 2), "");
+}
+
+/* The code plus the bits of `magic`. */
+static Value code_and_magic(struct emit *em, Value twice, float magic)
+{
+    static const struct {
+        float slope, start;
+    } lines[] = {{1, 0}, {0.5f, 2}, {0.25f, 4}};
+    Value size = emit_call1(em, "llvm.fabs", twice);
+    Value least = emit_f32(em, magic + 7);
+    for (size_t i = 0; i < COUNT_OF(lines); i++) {
+        Value start = emit_f32(em, magic + lines[i].start);
+        Value slope = emit_f32(em, lines[i].slope);
+        Value line = i == 0 ? emit_arith_one(em, EXPR_ADD, size, start, NULL)
+                            : emit_arith_one(em, EXPR_FMA, size, slope, start);
+        least = emit_call2(em, "llvm.minnum", line, least);
+    }
+    return emit_bits(em, least);
+}
+
+/* word * 16 + code, in assembly: LLVM would make two shifts and two additions of it. */
+static Value shifted_sum(struct emit *em, Value word, Value code)
+{
+    Value args[] = {word, code};
+    return emit_asm(em, "mad.lo.s32 \t$0, $1, 16, $2;", "=r,r,r", em->i32, args, 2);
+}
+
+static Value eight_codes(struct emit *em, Value *x)
+{
+    const float magic = 0x1.8p23f;
+    const uint32_t magic_bits = 0x4b400000, signs_of = 0x88888888;
+    Value word = NULL, signs = emit_i32(em, 0);
+    uint32_t magic_sum = 0;
+    for (int i = 7; i >= 0; i--) {
+        Value twice = doubled(em, x[i]);
+        Value code = code_and_magic(em, twice, magic);
+        Value three[] = {signs, emit_bits(em, twice), emit_i32(em, 4)};
+        signs = emit_call(em, "llvm.fshl", em->i32, three, 3); /* the top four bits */
+        word = word ? shifted_sum(em, word, code) : code;
+        magic_sum = magic_sum * 16 + magic_bits;
+    }
+    word = LLVMBuildSub(em->at, word, emit_i32(em, magic_sum), "");
+    signs = LLVMBuildAnd(em->at, signs, emit_i32(em, signs_of), "");
+    return LLVMBuildOr(em->at, word, signs, "");
+}
+
 /* ---- both */
 
 Value emit_join_codes(struct emit *em, Value *codes, int count, int bits)
@@ -156,7 +213,11 @@ void emit_pack(struct emit *em, enum expr_type t, enum expr_path path, int count
             words[i] = bits == 4 ? eight_e2m1(em, from) : four_fp8(em, t, from);
             continue;
         }
-        Value codes[8];
+        if (bits == 4) {
+            words[i] = eight_codes(em, from);
+            continue;
+        }
+        Value codes[4];
         for (int k = 0; k < per_word; k++)
             codes[k] = emit_code(em, t, from[k], NULL);
         words[i] = emit_join_codes(em, codes, per_word, bits);
