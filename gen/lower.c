@@ -134,8 +134,12 @@ static const char *find_reply(struct arena *a, const struct lower_request *r,
     struct buf request, key;
     buf_init(&request, a);
     buf_init(&key, a);
+    const struct lower_names *n = &r->names;
     buf_printf(&request, "target %s\nptx %d\nchunk %d\nprefix %s\n", r->target->name,
                r->ptx_version, r->chunk, r->prefix);
+    buf_printf(&request, "names %s %s %s %s %s %s\n", n->v ? n->v : "v",
+               n->alpha ? n->alpha : "alpha", n->row ? n->row : "row",
+               n->col ? n->col : "col", n->m ? n->m : "m", n->n ? n->n : "n");
     expr_write(r->e, &request);
     buf_printf(&key, "revision %d library %016llx\n%s", LOWER_REVISION,
                (unsigned long long)library_hash(a), request.data);

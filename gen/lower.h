@@ -33,7 +33,7 @@
 #include "core/target.h"
 #include "gen/expr.h"
 
-#define LOWER_REVISION 1 /* of the text of requests and replies */
+#define LOWER_REVISION 2 /* of the text of requests and replies */
 
 struct lower_block {
     const char *text; /* "{ ... }" with a newline behind it; "" when there is nothing */
@@ -49,13 +49,19 @@ struct lowered {
     int chunk_cols;
 };
 
+/* What the template calls what a block reads; NULL: the name itself. */
+struct lower_names {
+    const char *v, *alpha, *row, *col, *m, *n;
+};
+
 struct lower_request {
     const struct expr *e;
     const struct target *target;
     int ptx_version;    /* times ten, at least the target's and 86 */
     int chunk;          /* 16, 32 or 64 tile columns */
     const char *prefix; /* of the block's own registers and labels: "ep" */
-    struct loc loc;     /* for messages */
+    struct lower_names names;
+    struct loc loc; /* for messages */
 };
 
 /* NULL after a report. */

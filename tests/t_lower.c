@@ -276,3 +276,28 @@ TEST_SLOW(named_epilogues)
     }
     arena_free(a);
 }
+
+TEST(the_template_says_what_its_registers_are_called)
+{
+    struct arena *a = arena_new();
+    struct diags *d = diags_new(a);
+    struct expr *e = lower_trace(a, "return e.bf16(e.acc + e.bias * e.row_scale)");
+    struct lower_request request = {
+        .e = e,
+        .target = target_find("sm_100f"),
+        .ptx_version = 88,
+        .chunk = 16,
+        .prefix = "x",
+        .names = {
+            .v = "sum", .alpha = "factor", .row = "my_row", .col = "at", .m = "ms"}};
+    const struct lowered *l = lower_epilogue(a, &request, d);
+    if (!l && d->first->code == DIAG_EPILOGUE_NO_LLVM)
+        SKIP("no LLVM 22");
+    CHECK(l != NULL);
+    CHECK(strstr(l->chunk.text, "{sum0, sum1}") && strstr(l->chunk.text, "factor"));
+    CHECK(strstr(l->chunk.text, " at, 4;") && strstr(l->tile.text, "my_row"));
+    CHECK(strstr(l->tile.text, " ms, -1;") && strstr(l->tail.text, " n, -1;"));
+    CHECK(strstr(l->tile.text, "x_h0") && strstr(l->decls, "x_h0"));
+    CHECK(!strstr(l->chunk.text, "v0") && !strstr(l->tail.text, "alpha}"));
+    arena_free(a);
+}

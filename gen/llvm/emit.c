@@ -205,13 +205,10 @@ void emit_function(struct emit *em, enum emit_block block)
     LLVMBuildRetVoid(em->at);
 }
 
-void emit_open(struct emit *em, struct arena *a, const struct expr *e,
-               const struct target *t, int chunk, const char *prefix)
+void emit_open(struct emit *em)
 {
-    *em = (struct emit){
-        .arena = a, .e = e, .target = t, .chunk = chunk, .prefix = prefix};
-    em->reachable = expr_reachable(e, a);
-    em->packed_f32 = t->features & FEAT_SM_100;
+    em->reachable = expr_reachable(em->e, em->arena);
+    em->packed_f32 = em->target->features & FEAT_SM_100;
     em->context = LLVMContextCreate();
     em->module = LLVMModuleCreateWithNameInContext("epilogue", em->context);
     em->at = LLVMCreateBuilderInContext(em->context);

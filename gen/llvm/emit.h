@@ -32,6 +32,11 @@ struct emit_hoist {
     int aux;
 };
 
+/* The template's registers, see gen/lower.h. */
+struct emit_names {
+    char v[32], alpha[32], row[32], col[32], m[32], n[32];
+};
+
 struct emit {
     struct arena *arena;
     const struct expr *e;
@@ -40,8 +45,9 @@ struct emit {
     int level_count;
     const struct target *target;
     const char *prefix; /* of registers */
-    int chunk;          /* columns of the tile */
-    bool packed_f32;    /* f32x2 arithmetic */
+    const struct emit_names *names;
+    int chunk;       /* columns of the tile */
+    bool packed_f32; /* f32x2 arithmetic */
     struct emit_hoist *hoists;
     int hoist_count;
 
@@ -59,8 +65,8 @@ struct emit {
     } * ins;
 };
 
-void emit_open(struct emit *em, struct arena *a, const struct expr *e,
-               const struct target *t, int chunk, const char *prefix);
+/* `em` has arena, e, target, chunk, prefix and names; the rest is filled in. */
+void emit_open(struct emit *em);
 void emit_close(struct emit *em);
 /* Adds the function of one block to the module, named after it. */
 void emit_function(struct emit *em, enum emit_block block);

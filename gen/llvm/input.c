@@ -21,8 +21,8 @@ static Value in_columns(struct emit *em, const char *name, enum expr_columns c)
 
 Value emit_column(struct emit *em, enum expr_columns c, int i)
 {
-    return LLVMBuildAdd(em->at, in_columns(em, "col", c), emit_i32(em, (uint32_t)i),
-                        "");
+    return LLVMBuildAdd(em->at, in_columns(em, em->names->col, c),
+                        emit_i32(em, (uint32_t)i), "");
 }
 
 Value emit_masked(struct emit *em, enum expr_columns c, int i, Value x)
@@ -30,15 +30,15 @@ Value emit_masked(struct emit *em, enum expr_columns c, int i, Value x)
     if (em->block != EMIT_TAIL)
         return x;
     Value inside = LLVMBuildICmp(em->at, LLVMIntULT, emit_column(em, c, i),
-                                 in_columns(em, "n", c), "");
+                                 in_columns(em, em->names->n, c), "");
     return LLVMBuildSelect(em->at, inside, x, emit_f32(em, 0), "");
 }
 
 Value emit_row_inside(struct emit *em)
 {
-    Value m = emit_in(em, "m", em->i32);
+    Value m = emit_in(em, em->names->m, em->i32);
     Value last = LLVMBuildSub(em->at, m, emit_i32(em, 1), "");
-    return emit_call2(em, "llvm.umin", emit_in(em, "row", em->i32), last);
+    return emit_call2(em, "llvm.umin", emit_in(em, em->names->row, em->i32), last);
 }
 
 Value emit_wide(struct emit *em, Value i)
@@ -119,7 +119,7 @@ static void load_row(struct emit *em, const struct expr_input *in, Value base,
 {
     const int per_word = 4 / elem_bytes(in);
     if (em->block == EMIT_TAIL) {
-        Value n = in_columns(em, "n", in->columns);
+        Value n = in_columns(em, em->names->n, in->columns);
         Value last = LLVMBuildSub(em->at, n, emit_i32(em, 1), "");
         for (int i = 0; i < count; i++) {
             Value at =
@@ -128,7 +128,8 @@ static void load_row(struct emit *em, const struct expr_input *in, Value base,
         }
         return;
     }
-    Value first = element_address(em, in, base, in_columns(em, "col", in->columns));
+    Value first =
+        element_address(em, in, base, in_columns(em, em->names->col, in->columns));
     for (int i = 0; i < count; i += 4 * per_word) {
         Value bytes =
             LLVMConstInt(em->i64, (unsigned long long)(i * elem_bytes(in)), 0);

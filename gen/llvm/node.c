@@ -29,11 +29,11 @@ static Value column_free_value(struct emit *em, const struct expr_node *n)
         return LLVMConstBitCast(LLVMConstInt(em->i32, n->imm, 0), em->f32);
     }
     if (n->op == EXPR_ALPHA)
-        return emit_in(em, "alpha", em->f32);
+        return emit_in(em, em->names->alpha, em->f32);
     if (n->op == EXPR_ROWS)
-        return emit_in(em, "m", em->i32);
+        return emit_in(em, em->names->m, em->i32);
     if (n->op == EXPR_ROW)
-        return emit_in(em, "row", em->i32);
+        return emit_in(em, em->names->row, em->i32);
     if (n->op == EXPR_INPUT && em->e->inputs[n->imm].kind == EXPR_SCALAR)
         return emit_in(em, emit_arg_name(em, &em->e->inputs[n->imm], ""),
                        type_of(em, n->type));
@@ -272,7 +272,8 @@ void emit_node(struct emit *em, const struct expr_node *n, int first, int count)
     switch (n->op) {
     case EXPR_ACC:
         for (int i = first; i < end; i++)
-            out[i] = emit_in(em, arena_printf(em->arena, "v%d", i), em->f32);
+            out[i] =
+                emit_in(em, arena_printf(em->arena, "%s%d", em->names->v, i), em->f32);
         return;
     case EXPR_INPUT:
         emit_input(em, n, out);

@@ -36,6 +36,7 @@ struct request {
     const struct target *target;
     int ptx_version, chunk;
     char prefix[16];
+    struct emit_names names;
     const struct expr *e;
 };
 
@@ -43,8 +44,12 @@ static bool read_request(struct arena *a, const char *text, struct request *r)
 {
     char name[16];
     int used = 0;
-    if (sscanf(text, "target %15s ptx %d chunk %d prefix %15s%n", name, &r->ptx_version,
-               &r->chunk, r->prefix, &used) != 4)
+    struct emit_names *n = &r->names;
+    if (sscanf(text,
+               "target %15s ptx %d chunk %d prefix %15s names %31s %31s %31s %31s %31s "
+               "%31s%n",
+               name, &r->ptx_version, &r->chunk, r->prefix, n->v, n->alpha, n->row,
+               n->col, n->m, n->n, &used) != 10)
         return false;
     r->target = target_find(name);
     r->e = expr_read(a, text + used + 1);
@@ -118,8 +123,13 @@ static bool lower(struct arena *a, const struct request *r, struct buf *reply,
     LLVMTargetMachineRef machine = open_machine(a, r, error);
     if (!machine)
         return false;
-    struct emit em;
-    emit_open(&em, a, r->e, r->target, r->chunk, r->prefix);
+    struct emit em = {.arena = a,
+                      .e = r->e,
+                      .target = r->target,
+                      .chunk = r->chunk,
+                      .prefix = r->prefix,
+                      .names = &r->names};
+    emit_open(&em);
     LLVMSetTarget(em.module, TRIPLE);
     LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(machine);
     LLVMSetModuleDataLayout(em.module, layout);

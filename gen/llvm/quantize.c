@@ -101,7 +101,7 @@ static Value scramble(struct emit *em, Value x)
 static Value random_bits(struct emit *em, const struct blocks *s, int i)
 {
     bool pairs = s->o->value->columns == EXPR_PAIRS;
-    Value p = emit_in(em, "col", em->i32);
+    Value p = emit_in(em, em->names->col, em->i32);
     p = LLVMBuildLShr(em->at, p, emit_i32(em, pairs ? 2 : 1), "");
     p = LLVMBuildAdd(em->at, p, emit_i32(em, (uint32_t)i / 2), "");
     p = LLVMBuildMul(em->at, p, emit_i32(em, 0x85ebca77u), "");
