@@ -24,9 +24,10 @@ static const struct env_row rows[] = {
      "where everything random starts; a report names it"},
     {"FP4EMU_STRATEGY", "eager, lazy", "eager",
      "asynchronous work completes at once, or as late as it may"},
-    {"FP4EMU_CHECK", "off, default, all", "default",
-     "hazard checks: none, errors, warnings and pedantic remarks too"},
-    {"FP4EMU_REPORT", "a file name", "stderr", "where reports are appended"},
+    {"FP4EMU_CHECK", "off, default, all, pedantic; then ,+N ,-N ,N=error ,N=warn",
+     "default", "hazard checks, by level and by number (docs/emulator-checks.md)"},
+    {"FP4EMU_REPORT", "a file name", "none",
+     "where reports are appended as JSON, one object a line"},
     {"FP4EMU_QUIET", "0, 1", "0", "1: no reports on stderr"},
     {"FP4EMU_ISA", "auto, scalar, avx2, avx512", "auto",
      "instructions that the matrix arithmetic uses; results are the same"},
@@ -127,7 +128,6 @@ static bool read_value(struct env *e, size_t i, const char *value, char *why,
                        size_t why_bytes)
 {
     static const char *const strategies[] = {"eager", "lazy"};
-    static const char *const checks[] = {"off", "default", "all"};
     static const char *const switches[] = {"0", "1"};
     static const char *const modes[] = {"reference", "hardware"};
     int n = 0;
@@ -143,9 +143,7 @@ static bool read_value(struct env *e, size_t i, const char *value, char *why,
         e->strategy = n == 0 ? STRATEGY_EAGER : STRATEGY_LAZY;
         return ok;
     case 3:
-        ok = read_word(value, checks, COUNT_OF(checks), &n);
-        e->check = (enum env_check)n;
-        return ok;
+        return check_set_parse(value, &e->check, why, why_bytes);
     case 4:
         return read_report(value, &e->report, why, why_bytes);
     case 5:
@@ -199,7 +197,7 @@ static bool names_are_known(char *error, size_t error_bytes)
 
 bool env_read(struct env *e, char *error, size_t error_bytes)
 {
-    *e = (struct env){.strategy = STRATEGY_EAGER, .check = ENV_CHECK_DEFAULT};
+    *e = (struct env){.strategy = STRATEGY_EAGER};
     if (!names_are_known(error, error_bytes))
         return false;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
@@ -216,7 +214,7 @@ bool env_read(struct env *e, char *error, size_t error_bytes)
 
 /* ---- what the process runs with */
 
-static struct env used = {.strategy = STRATEGY_EAGER, .check = ENV_CHECK_DEFAULT};
+static struct env used = {.strategy = STRATEGY_EAGER};
 static char used_text[3][4096];
 
 static const char *keep(size_t slot, const char *text)

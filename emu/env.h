@@ -10,13 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "emu/mma_fp4.h"
+#include "emu/checks.h"
 
-enum env_check {
-    ENV_CHECK_OFF,     /* no hazard checks; what memory safety needs stays on */
-    ENV_CHECK_DEFAULT, /* errors */
-    ENV_CHECK_ALL,     /* warnings and pedantic remarks as well */
-};
+#include "emu/mma_fp4.h"
 
 enum { ENV_CLUSTERS_AUTO = 0, ENV_CLUSTERS_ALL = -1 };
 
@@ -26,7 +22,7 @@ struct env {
     const char *isa;    /* scalar, avx2, avx512; NULL: the best there is */
     uint64_t seed;
     int strategy; /* enum strategy of machine.h */
-    enum env_check check;
+    struct check_set check; /* all zero: the default */
     bool quiet;  /* no reports on stderr */
     int threads; /* host threads of a launch; 0: as many as there are CPUs */
     enum mma_mode mma;

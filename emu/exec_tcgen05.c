@@ -76,18 +76,18 @@ static bool get_access(struct warp *w, const struct op *op, const struct opnd *a
         uint32_t other = (uint32_t)opnd_address(w, address, bits_lowest(rest));
         if (other == at)
             continue;
-        report(grid_of(w), w, CHECK_LANE_QUARTER,
-               "lane %d gives address 0x%08x, lane %d 0x%08x: all lanes must agree",
-               bits_lowest(lanes), at, bits_lowest(rest), other);
-        return false;
+        if (report(grid_of(w), w, CHECK_LANE_QUARTER,
+                   "lane %d gives address 0x%08x, lane %d 0x%08x: all lanes must agree",
+                   bits_lowest(lanes), at, bits_lowest(rest), other) == FLOW_STOP)
+            return false;
+        break;
     }
     uint32_t quarter = (uint32_t)w->index % 4, lane = at >> 16;
-    if (lane >= TMEM_LANES || (lane / 32 != 0 && lane / 32 != quarter)) {
+    if ((lane >= TMEM_LANES || (lane / 32 != 0 && lane / 32 != quarter)) &&
         report(grid_of(w), w, CHECK_LANE_QUARTER,
                "address 0x%08x names lane %u; warp %d reaches lanes %u to %u only", at,
-               lane, w->index, quarter * 32, quarter * 32 + 31);
+               lane, w->index, quarter * 32, quarter * 32 + 31) == FLOW_STOP)
         return false;
-    }
     *a = (struct access){
         .lane = quarter * 32 + lane % 32,
         .col = at & 0xffff,

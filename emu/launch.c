@@ -282,38 +282,42 @@ static CUresult result_of(enum check check)
     }
 }
 
-/* One write, so that the reports of several processes do not mix. */
-static void write_report(const char *text)
+/* Reports go to stderr as text and to FP4EMU_REPORT as JSON, each in one write, so that
+ * those of several processes do not mix. */
+static void write_report(const char *text, const char *json)
 {
     const struct env *e = env();
     FILE *f = e->report ? fopen(e->report, "a") : NULL;
     if (f) {
-        fputs(text, f);
+        fputs(json, f);
         fclose(f);
-    } else if (!e->quiet) {
-        fputs(text, stderr);
     }
+    if (!e->quiet)
+        fputs(text, stderr);
 }
 
-static void tell(const struct report *r, CUresult code)
+static void tell(struct report *r, CUresult code)
 {
     const struct env *e = env();
-    const char *text = report_text(r);
+    const char *text = report_text(r), *name = "";
     size_t bytes = strlen(text) + 200;
-    const char *name = "";
+    char again[100], more[200];
 
+    snprintf(again, sizeof again, "FP4EMU_STRATEGY=%s FP4EMU_SEED=%llu",
+             e->strategy == STRATEGY_LAZY ? "lazy" : "eager",
+             (unsigned long long)e->seed);
     cuGetErrorName(code, &name);
     free(report_copy);
     report_copy = malloc(bytes);
     if (!report_copy)
         return;
-    snprintf(
-        report_copy, bytes,
-        "%s  again with FP4EMU_STRATEGY=%s FP4EMU_SEED=%llu; the driver returns %d, "
-        "%s\n",
-        text, e->strategy == STRATEGY_LAZY ? "lazy" : "eager",
-        (unsigned long long)e->seed, (int)code, name);
-    write_report(report_copy);
+    if (code == CUDA_SUCCESS)
+        snprintf(report_copy, bytes, "%s  again with %s\n", text, again);
+    else
+        snprintf(report_copy, bytes, "%s  again with %s; the driver returns %d, %s\n",
+                 text, again, (int)code, name);
+    snprintf(more, sizeof more, "\"again\":\"%s\",\"result\":\"%s\"", again, name);
+    write_report(report_copy, report_json(r, more));
 }
 
 /* How many clusters are launched at first.  By default all, or where the kernel takes
@@ -348,6 +352,8 @@ static void fill_grid(const struct launch *l, struct report *r)
     grid.strategy = (enum strategy)e->strategy;
     grid.seed = e->seed;
     grid.threads = e->threads;
+    grid.checks = &e->check;
+    grid.no_checks = e->check.off;
     grid.mma_as_hardware = e->mma == MMA_HARDWARE;
     grid.sm_count = shown_device()->sm_count;
     grid.first_clusters = first_clusters(l);
@@ -386,7 +392,7 @@ CUresult launch_run(const struct launch *l)
         memory_free((uint64_t)(uintptr_t)l->params);
     CUresult code = result_of(report_check(r));
     assert(fine == (code == CUDA_SUCCESS));
-    if (!fine)
+    if (!fine || report_warnings(r) > 0)
         tell(r, code);
     report_free(r);
     grid.report = NULL;

@@ -40,6 +40,7 @@ struct decoder;
 struct report;
 struct view;
 struct edit;
+struct check_set;
 
 enum flow {
     FLOW_NEXT,   /* done; the lanes go on behind this instruction */
@@ -287,7 +288,8 @@ struct grid {
     enum strategy strategy;
     uint64_t seed;
     int threads;    /* host threads, 0: as many as there are CPUs */
-    bool no_checks; /* FP4EMU_CHECK=off: hazard checks 4, 5, 7 and 8 are left out */
+    bool no_checks; /* FP4EMU_CHECK=off: hazard checks that can be left out are */
+    const struct check_set *checks; /* which are on; NULL: the default (checks.h) */
     bool mma_as_hardware; /* enum mma_mode of block-scaled MMAs */
     int sm_count;         /* for %nsmid, 0: 148 */
     uint32_t registers;   /* of a thread at launch, 0: what the largest block leaves */

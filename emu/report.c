@@ -4,17 +4,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define MAX_WARNINGS 100
+#define MAX_NOTES 160
+
+struct entry {
+    enum check check;
+    enum check_action action;
+    uint64_t cluster; /* number of the one that it happened in */
+    const char *kernel, *opcode, *file;
+    int line, warp; /* warp -1: unknown */
+    uint32_t block[3], lanes, pc;
+    char *text, *mend;
+    char *notes[MAX_NOTES];
+    int note_count;
+};
+
 struct report {
     pthread_mutex_t lock;
-    enum check check;
-    uint64_t cluster; /* number of the one that failed */
-    int line;
-    char *text; /* NULL until the first error */
+    struct entry error; /* check NONE: none so far */
+    struct entry warnings[MAX_WARNINGS];
+    int warning_count, left_out;
+    char *text; /* of the last report_text() or report_json() */
     size_t bytes, cap_bytes;
 };
 
-/* Did the last report() of this host thread get kept?  Notes then belong to it. */
-static _Thread_local bool was_kept;
+/* What the last report() of this host thread made: notes belong to it.  NULL when it
+ * was not kept. */
+static _Thread_local struct entry *newest;
 
 struct report *report_new(void)
 {
@@ -22,13 +38,26 @@ struct report *report_new(void)
     if (!r)
         abort();
     pthread_mutex_init(&r->lock, NULL);
+    newest = NULL;
     return r;
+}
+
+static void clear(struct entry *e)
+{
+    for (int i = 0; i < e->note_count; i++)
+        free(e->notes[i]);
+    free(e->text);
+    free(e->mend);
+    *e = (struct entry){.check = CHECK_NONE};
 }
 
 void report_free(struct report *r)
 {
     if (!r)
         return;
+    clear(&r->error);
+    for (int i = 0; i < r->warning_count; i++)
+        clear(&r->warnings[i]);
     pthread_mutex_destroy(&r->lock);
     free(r->text);
     free(r);
@@ -36,103 +65,47 @@ void report_free(struct report *r)
 
 enum check report_check(const struct report *r)
 {
-    return r->check;
-}
-
-const char *report_text(const struct report *r)
-{
-    return r->text ? r->text : "";
+    return r->error.check;
 }
 
 int report_line(const struct report *r)
 {
-    return r->line;
+    return r->error.line;
 }
 
-static const char *check_name(enum check c)
+/* Warnings of clusters behind the one that failed may or may not have come about. */
+static bool is_kept(const struct report *r, const struct entry *e)
 {
-    switch (c) {
-    case CHECK_NONE:
-        break;
-    case CHECK_UNFINISHED_COPY:
-        return "check 4, read of an unfinished copy";
-    case CHECK_STAGE_OVERWRITTEN:
-        return "check 5, stage overwritten too early";
-    case CHECK_PHASE_OVERRUN:
-        return "check 7, phase overrun";
-    case CHECK_BYTE_COUNT:
-        return "check 8, byte count";
-    case CHECK_ARRIVAL_COUNT:
-        return "check 9, arrival count";
-    case CHECK_BAD_BARRIER:
-        return "check 10, bad barrier";
-    case CHECK_TMEM_UNFINISHED:
-        return "check 12, tensor memory used before it is complete";
-    case CHECK_TMEM_OVERWRITTEN:
-        return "check 13, tensor memory overwritten too early";
-    case CHECK_TMEM_LEAK:
-        return "check 16, tensor memory allocation";
-    case CHECK_TMEM_OUTSIDE:
-        return "check 17, outside tensor memory";
-    case CHECK_TMEM_IN_USE:
-        return "check 18, tensor memory freed while in use";
-    case CHECK_LANE_QUARTER:
-        return "check 19, lane quarter";
-    case CHECK_UNINITIALISED:
-        return "check 20, read of what was never written";
-    case CHECK_OUT_OF_BOUNDS:
-        return "check 21, out of bounds";
-    case CHECK_CTA_EXIT:
-        return "check 22, exit of a CTA that is still needed";
-    case CHECK_STORE_SOURCE:
-        return "check 24, source of a store overwritten";
-    case CHECK_DEADLOCK:
-        return "check 25, deadlock";
-    case CHECK_DIVERGENCE:
-        return "check 26, divergence";
-    case CHECK_MEMBER_MASK:
-        return "check 27, member mask";
-    case CHECK_REGISTERS:
-        return "check 28, setmaxnreg";
-    case CHECK_DESCRIPTOR:
-        return "check 29, descriptor";
-    case CHECK_SCALE_COPIES:
-        return "check 30, scale factors not replicated";
-    case CHECK_SCALE_OVERLAP:
-        return "check 31, scales and accumulator overlap";
-    case CHECK_NAMED_BARRIER:
-        return "check 32, named barrier";
-    case CHECK_CLUSTER_BARRIER:
-        return "check 33, cluster barrier";
-    case CHECK_TENSOR_MAP:
-        return "check 34, tensor map proxy";
-    case CHECK_ALIGNMENT:
-        return "check 35, alignment";
-    case CHECK_LAUNCH_CONTROL:
-        return "check 38, launch control";
-    case CHECK_COLLAPSED_WORK:
-        return "check 40, the same work by several lanes";
-    case CHECK_TRAP:
-        return "trap";
-    case CHECK_ASSERT:
-        return "assertion failed";
-    case CHECK_ARITHMETIC:
-        return "arithmetic";
-    case CHECK_OPERAND:
-        return "operand";
-    }
-    return "error";
+    return r->error.check == CHECK_NONE || e->cluster <= r->error.cluster;
 }
+
+int report_warnings(const struct report *r)
+{
+    int count = 0;
+    for (int i = 0; i < r->warning_count; i++)
+        count += is_kept(r, &r->warnings[i]);
+    return count;
+}
+
+bool report_has_warning(const struct report *r, enum check check, int line)
+{
+    for (int i = 0; i < r->warning_count; i++)
+        if (r->warnings[i].check == check && (line == 0 || r->warnings[i].line == line))
+            return true;
+    return false;
+}
+
+/* ---- text */
 
 static void add(struct report *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
-static void add_v(struct report *r, const char *fmt, va_list args) PRINTF_LIKE(2, 0);
-
-static void add_v(struct report *r, const char *fmt, va_list args)
+static void add(struct report *r, const char *fmt, ...)
 {
-    va_list again;
+    va_list args, again;
+    va_start(args, fmt);
     va_copy(again, args);
     int chars = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
     size_t need = r->bytes + (size_t)(chars < 0 ? 0 : chars) + 1;
     if (need > r->cap_bytes) {
         r->cap_bytes = need * 2;
@@ -146,13 +119,127 @@ static void add_v(struct report *r, const char *fmt, va_list args)
     va_end(again);
 }
 
-static void add(struct report *r, const char *fmt, ...)
+static void add_place(struct report *r, const struct entry *e)
 {
-    va_list args;
-    va_start(args, fmt);
-    add_v(r, fmt, args);
-    va_end(args);
+    add(r, "line %d (%s) block (%u,%u,%u) warp %d lanes 0x%x", e->line, e->opcode,
+        e->block[0], e->block[1], e->block[2], e->warp, e->lanes);
 }
+
+static void add_entry(struct report *r, const struct entry *e)
+{
+    add(r, "%s in kernel %s: %s [%s]\n", e->action == CHECK_STOP ? "error" : "warning",
+        e->kernel, e->text, check_title(e->check));
+    if (e->warp >= 0) {
+        add(r, "  at %s%s", e->file ? e->file : "", e->file ? " " : "");
+        add_place(r, e);
+        add(r, "\n");
+    }
+    for (int i = 0; i < e->note_count; i++)
+        add(r, "  %s\n", e->notes[i]);
+    const char *mend = e->mend ? e->mend : check_mend(e->check);
+    if (mend[0])
+        add(r, "  mend: %s\n", mend);
+}
+
+/* By line, then by check: the order in which host threads came does not show. */
+static int by_place(const void *a, const void *b)
+{
+    const struct entry *const *x = a, *const *y = b;
+    int line = ((*x)->line > (*y)->line) - ((*x)->line < (*y)->line);
+    return line ? line : ((*x)->check > (*y)->check) - ((*x)->check < (*y)->check);
+}
+
+typedef void entry_fn(struct report *r, const struct entry *e, const char *more);
+
+static void each(struct report *r, entry_fn *fn, const char *more)
+{
+    const struct entry *sorted[MAX_WARNINGS];
+    size_t count = 0;
+    for (int i = 0; i < r->warning_count; i++)
+        if (is_kept(r, &r->warnings[i]))
+            sorted[count++] = &r->warnings[i];
+    qsort(sorted, count, sizeof *sorted, by_place);
+    for (size_t i = 0; i < count; i++)
+        fn(r, sorted[i], more);
+    if (r->error.check != CHECK_NONE)
+        fn(r, &r->error, more);
+}
+
+static void text_of(struct report *r, const struct entry *e, const char *more)
+{
+    (void)more;
+    add_entry(r, e);
+}
+
+static void restart(struct report *r)
+{
+    r->bytes = 0;
+    add(r, "%s", "");
+}
+
+const char *report_text(struct report *r)
+{
+    restart(r);
+    each(r, text_of, "");
+    if (r->left_out)
+        add(r, "  ... and further warnings at %d more places\n", r->left_out);
+    return r->text;
+}
+
+/* ---- JSON */
+
+static void add_string(struct report *r, const char *s)
+{
+    add(r, "\"");
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+        if (c == '"' || c == '\\')
+            add(r, "\\%c", c);
+        else if (c < 0x20)
+            add(r, "\\u%04x", c);
+        else
+            add(r, "%c", c);
+    }
+    add(r, "\"");
+}
+
+static void json_of(struct report *r, const struct entry *e, const char *more)
+{
+    enum check_level level = check_level(e->check);
+    if (e->action == CHECK_STOP)
+        level = CHECK_IS_ERROR;
+    else if (level == CHECK_IS_ERROR)
+        level = CHECK_IS_WARNING;
+    add(r, "{\"check\":%d,\"title\":", (int)e->check);
+    add_string(r, check_title(e->check));
+    add(r, ",\"level\":\"%s\",\"kernel\":", check_level_word(level));
+    add_string(r, e->kernel);
+    add(r, ",\"file\":");
+    add_string(r, e->file ? e->file : "");
+    add(r, ",\"line\":%d,\"opcode\":", e->line);
+    add_string(r, e->opcode);
+    add(r,
+        ",\"block\":[%u,%u,%u],\"warp\":%d,\"lanes\":\"0x%x\",\"text\":", e->block[0],
+        e->block[1], e->block[2], e->warp, e->lanes);
+    add_string(r, e->text);
+    add(r, ",\"notes\":[");
+    for (int i = 0; i < e->note_count; i++) {
+        add(r, "%s", i ? "," : "");
+        add_string(r, e->notes[i]);
+    }
+    add(r, "],\"mend\":");
+    add_string(r, e->mend ? e->mend : check_mend(e->check));
+    add(r, "%s%s}\n", more[0] ? "," : "", more);
+}
+
+const char *report_json(struct report *r, const char *more)
+{
+    restart(r);
+    each(r, json_of, more);
+    return r->text;
+}
+
+/* ---- places */
 
 static const struct ptx_insn *insn_at(const struct warp *w, uint32_t pc)
 {
@@ -179,6 +266,8 @@ const char *report_issuer(const struct warp *w, uint32_t pc, char *text, size_t 
     return text;
 }
 
+/* ---- making one */
+
 /* Lowers g->failed_cluster to `number` + 1, so that higher ones stop. */
 static void mark_failed(struct grid *g, uint64_t number)
 {
@@ -188,47 +277,137 @@ static void mark_failed(struct grid *g, uint64_t number)
         continue;
 }
 
-enum flow report(struct grid *g, struct warp *w, enum check check, const char *fmt, ...)
+static char *text_v(const char *fmt, va_list args) PRINTF_LIKE(1, 0);
+
+static char *text_v(const char *fmt, va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+    int chars = vsnprintf(NULL, 0, fmt, args);
+    size_t bytes = (size_t)(chars < 0 ? 0 : chars) + 1;
+    char *text = malloc(bytes);
+    if (!text)
+        abort();
+    text[0] = '\0';
+    if (chars >= 0)
+        vsnprintf(text, bytes, fmt, again);
+    va_end(again);
+    return text;
+}
+
+static void fill(struct entry *e, struct grid *g, const struct warp *w,
+                 uint64_t cluster, enum check check, enum check_action action)
+{
+    const struct ptx_insn *i = w ? insn_at(w, w->cur_pc) : NULL;
+    clear(e);
+    e->check = check;
+    e->action = action;
+    e->cluster = cluster;
+    e->kernel = g->kernel->func->name;
+    e->file = g->kernel->module->file;
+    e->opcode = i ? i->opcode : "?";
+    e->line = i ? i->line : 0;
+    e->warp = w ? w->index : -1;
+    e->pc = w ? w->cur_pc : 0;
+    e->lanes = w ? w->cur_lanes : 0;
+    if (w)
+        memcpy(e->block, w->cta->id, sizeof e->block);
+}
+
+/* Where a warning goes; NULL: it is known already, or there are too many. */
+static struct entry *warning_at(struct report *r, const struct warp *w,
+                                uint64_t cluster, enum check check)
+{
+    uint32_t pc = w ? w->cur_pc : 0;
+    for (int i = 0; i < r->warning_count; i++) {
+        struct entry *e = &r->warnings[i];
+        if (e->check == check && e->pc == pc)
+            return cluster < e->cluster ? e : NULL;
+    }
+    if (r->warning_count == MAX_WARNINGS) {
+        r->left_out++;
+        return NULL;
+    }
+    return &r->warnings[r->warning_count++];
+}
+
+static enum flow record(struct grid *g, struct warp *w, enum check check,
+                        enum check_action action, const char *fmt, va_list args)
+    PRINTF_LIKE(5, 0);
+
+static enum flow record(struct grid *g, struct warp *w, enum check check,
+                        enum check_action action, const char *fmt, va_list args)
 {
     struct report *r = g->report;
     uint64_t cluster = w ? w->cta->cluster->number : UINT64_MAX - 1;
+    newest = NULL;
+    if (action == CHECK_OFF)
+        return FLOW_NEXT;
     pthread_mutex_lock(&r->lock);
-    was_kept = !r->text || cluster < r->cluster;
-    if (was_kept) {
-        const struct ptx_insn *i = w ? insn_at(w, w->cur_pc) : NULL;
-        char place[512];
-        r->bytes = 0;
-        r->check = check;
-        r->cluster = cluster;
-        r->line = i ? i->line : 0;
-        add(r, "error in kernel %s: ", g->kernel->func->name);
-        va_list args;
-        va_start(args, fmt);
-        add_v(r, fmt, args);
-        va_end(args);
-        add(r, " [%s]\n", check_name(check));
-        if (w)
-            add(r, "  at %s%s%s\n",
-                g->kernel->module->file ? g->kernel->module->file : "",
-                g->kernel->module->file ? " " : "",
-                report_place(w, w->cur_pc, place, sizeof place));
+    if (action == CHECK_WARN)
+        newest = warning_at(r, w, cluster, check);
+    else if (r->error.check == CHECK_NONE || cluster < r->error.cluster)
+        newest = &r->error;
+    if (newest) {
+        fill(newest, g, w, cluster, check, action);
+        newest->text = text_v(fmt, args);
     }
     pthread_mutex_unlock(&r->lock);
+    if (action == CHECK_WARN)
+        return FLOW_NEXT;
     mark_failed(g, cluster);
     return FLOW_STOP;
+}
+
+bool report_wants(const struct grid *g, enum check check)
+{
+    return check_action(g->checks, check) != CHECK_OFF;
+}
+
+enum flow report(struct grid *g, struct warp *w, enum check check, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    enum flow f = record(g, w, check, check_action(g->checks, check), fmt, args);
+    va_end(args);
+    return f;
+}
+
+enum flow report_milder(struct grid *g, struct warp *w, enum check check,
+                        const char *fmt, ...)
+{
+    enum check_action action = check_action(g->checks, check);
+    va_list args;
+    va_start(args, fmt);
+    enum flow f =
+        record(g, w, check, action == CHECK_STOP ? CHECK_WARN : action, fmt, args);
+    va_end(args);
+    return f;
 }
 
 void report_note(struct grid *g, const char *fmt, ...)
 {
     struct report *r = g->report;
     pthread_mutex_lock(&r->lock);
-    if (was_kept) {
-        add(r, "  ");
+    if (newest && newest->note_count < MAX_NOTES) {
         va_list args;
         va_start(args, fmt);
-        add_v(r, fmt, args);
+        newest->notes[newest->note_count++] = text_v(fmt, args);
         va_end(args);
-        add(r, "\n");
+    }
+    pthread_mutex_unlock(&r->lock);
+}
+
+void report_mend(struct grid *g, const char *fmt, ...)
+{
+    struct report *r = g->report;
+    pthread_mutex_lock(&r->lock);
+    if (newest) {
+        va_list args;
+        va_start(args, fmt);
+        free(newest->mend);
+        newest->mend = text_v(fmt, args);
+        va_end(args);
     }
     pthread_mutex_unlock(&r->lock);
 }

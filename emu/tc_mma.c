@@ -29,12 +29,24 @@ static int ctas_of(struct warp *w, uint32_t group, struct cta *ctas[2])
  * Granularity"). */
 static bool check_one_lane(struct warp *w, uint32_t lanes)
 {
-    if ((lanes & (lanes - 1)) == 0)
-        return true;
-    report(grid_of(w), w, CHECK_COLLAPSED_WORK,
-           "%d lanes execute this, and each does it anew; one elected lane should",
-           bits_count(lanes));
-    return false;
+    return (lanes & (lanes - 1)) == 0 ||
+           report(
+               grid_of(w), w, CHECK_COLLAPSED_WORK,
+               "%d lanes execute this, and each does it anew; one elected lane should",
+               bits_count(lanes)) == FLOW_NEXT;
+}
+
+typedef bool issue_fn(struct warp *w, const struct op *op, int lane);
+
+static enum flow issue_lanes(struct warp *w, const struct op *op, uint32_t lanes,
+                             issue_fn *issue)
+{
+    if (!check_one_lane(w, lanes))
+        return FLOW_STOP;
+    for (uint32_t rest = lanes; rest; rest &= rest - 1)
+        if (!issue(w, op, bits_lowest(rest)))
+            return FLOW_STOP;
+    return FLOW_NEXT;
 }
 
 /* Column of an address whose lane must be 0. */
@@ -156,9 +168,7 @@ static bool issue_cp(struct warp *w, const struct op *op, int lane)
 
 enum flow tc_cp(struct warp *w, const struct op *op, uint32_t lanes)
 {
-    if (!check_one_lane(w, lanes) || !issue_cp(w, op, bits_lowest(lanes)))
-        return FLOW_STOP;
-    return FLOW_NEXT;
+    return issue_lanes(w, op, lanes, issue_cp);
 }
 
 /* ---- mma */
@@ -338,9 +348,7 @@ static bool issue_mma(struct warp *w, const struct op *op, int lane)
 
 enum flow tc_mma(struct warp *w, const struct op *op, uint32_t lanes)
 {
-    if (!check_one_lane(w, lanes) || !issue_mma(w, op, bits_lowest(lanes)))
-        return FLOW_STOP;
-    return FLOW_NEXT;
+    return issue_lanes(w, op, lanes, issue_mma);
 }
 
 /* ---- commit */
@@ -411,7 +419,5 @@ static bool issue_commit(struct warp *w, const struct op *op, int lane)
 
 enum flow tc_commit(struct warp *w, const struct op *op, uint32_t lanes)
 {
-    if (!check_one_lane(w, lanes) || !issue_commit(w, op, bits_lowest(lanes)))
-        return FLOW_STOP;
-    return FLOW_NEXT;
+    return issue_lanes(w, op, lanes, issue_commit);
 }

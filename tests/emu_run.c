@@ -78,6 +78,12 @@ bool emu_launch(struct emu_run *r)
     g->threads = 1;
     g->first_clusters = r->first_clusters;
     g->registers = r->registers;
+    char why[128];
+    if (!check_set_parse(r->checks ? r->checks : "default", &r->check_set, why,
+                         sizeof why))
+        test_fail(__FILE__, __LINE__, "%s: %s", r->checks, why);
+    g->checks = &r->check_set;
+    g->no_checks = r->check_set.off;
     return grid_run(g);
 }
 
@@ -103,23 +109,32 @@ void emu_done(struct emu_run *r)
         memory_free(r->buffers[i]);
 }
 
+static _Noreturn void unexpected(const char *file, int line, const struct emu_run *r,
+                                 const char *what)
+{
+    const char *text = emu_report(r);
+    test_fail(file, line, "%s: %s; got\n%s%s", r->lazy ? "lazy" : "eager", what,
+              text[0] ? text : "no report\n", emu_refusal(r));
+}
+
 void emu_fine(const char *file, int line, struct emu_run *r)
 {
-    if (!emu_launch(r))
-        test_fail(file, line, "%s: %s%s", r->lazy ? "lazy" : "eager", emu_report(r),
-                  emu_refusal(r));
+    if (!emu_launch(r) || emu_report(r)[0])
+        unexpected(file, line, r, "expected no report");
 }
 
 void emu_expect(const char *file, int line, struct emu_run *r, enum check check,
                 int ptx_line, const char *words)
 {
-    if (emu_launch(r))
-        test_fail(file, line, "%s: the launch went well; expected \"%s\"",
-                  r->lazy ? "lazy" : "eager", words);
-    if (report_check(r->machine.report) != check ||
-        (ptx_line != 0 && report_line(r->machine.report) != ptx_line) ||
-        !strstr(emu_report(r), words))
-        test_fail(file, line, "%s: expected check %d, line %d, \"%s\"; got\n%s%s",
-                  r->lazy ? "lazy" : "eager", (int)check, ptx_line, words,
-                  emu_report(r), emu_refusal(r));
+    char what[512];
+    bool ended = emu_launch(r);
+    bool warns = check_action(&r->check_set, check) == CHECK_WARN;
+    const struct report *report = r->machine.report;
+    snprintf(what, sizeof what, "expected %s, %s, line %d, \"%s\"", check_title(check),
+             warns ? "warning" : "error", ptx_line, words);
+    bool found = warns ? report_has_warning(report, check, ptx_line)
+                       : report_check(report) == check &&
+                             (ptx_line == 0 || report_line(report) == ptx_line);
+    if (!found || (ended && !warns) || !strstr(emu_report(r), words))
+        unexpected(file, line, r, what);
 }

@@ -24,10 +24,12 @@ struct emu_run {
     bool lazy;
     uint32_t registers;      /* of a thread at launch; 0: what there are */
     uint32_t first_clusters; /* launched at first; 0: all */
+    const char *checks;      /* as FP4EMU_CHECK; NULL: default */
     /* -- filled in */
     struct arena *arena;
     struct diags *diags;
     struct grid machine;
+    struct check_set check_set;
     _Alignas(128) uint8_t param_bytes[1024];
     uint32_t param_end;
     uint64_t buffers[16];
@@ -47,12 +49,12 @@ const char *emu_refusal(const struct emu_run *r);
 void emu_done(struct emu_run *r);
 
 /* The launch must end in a report of this check, in this line of the text (0: any),
- * with these words in it. */
+ * with these words in it; or, where the check is a warning, go on and have it. */
 void emu_expect(const char *file, int line, struct emu_run *r, enum check check,
                 int ptx_line, const char *words);
 #define EMU_EXPECT(r, check, ptx_line, words)                                          \
     emu_expect(__FILE__, __LINE__, (r), (check), (ptx_line), (words))
-/* ... or in none. */
+/* ... or in none, not even a warning. */
 void emu_fine(const char *file, int line, struct emu_run *r);
 #define EMU_FINE(r) emu_fine(__FILE__, __LINE__, (r))
 

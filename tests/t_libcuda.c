@@ -246,15 +246,16 @@ static const char *init_output(const char *name, const char *value, int *result)
 TEST(bad_environment_fails_cuInit)
 {
     static const char *const cases[][2] = {
-        {"FP4EMU_DEVICE", "sm_75"},    {"FP4EMU_DEVICE", "100"},
-        {"FP4EMU_SEED", "12x"},        {"FP4EMU_SEED", "-1"},
-        {"FP4EMU_SEED", " 1"},         {"FP4EMU_SEED", "18446744073709551616"},
-        {"FP4EMU_SEED", "0x"},         {"FP4EMU_STRATEGY", "Lazy"},
-        {"FP4EMU_STRATEGY", "random"}, {"FP4EMU_CHECK", "on"},
-        {"FP4EMU_QUIET", "yes"},       {"FP4EMU_ISA", "sse"},
-        {"FP4EMU_THREADS", "0"},       {"FP4EMU_THREADS", "257"},
-        {"FP4EMU_THREADS", "two"},     {"FP4EMU_REPORT", "/no/such/directory/x"},
-        {"FP4EMU_MMA", "exact"},       {"FP4EMU_CLUSTERS", "0"},
+        {"FP4EMU_DEVICE", "sm_75"},      {"FP4EMU_DEVICE", "100"},
+        {"FP4EMU_SEED", "12x"},          {"FP4EMU_SEED", "-1"},
+        {"FP4EMU_SEED", " 1"},           {"FP4EMU_SEED", "18446744073709551616"},
+        {"FP4EMU_SEED", "0x"},           {"FP4EMU_STRATEGY", "Lazy"},
+        {"FP4EMU_STRATEGY", "random"},   {"FP4EMU_CHECK", "on"},
+        {"FP4EMU_CHECK", "default,-21"}, {"FP4EMU_CHECK", "+77"},
+        {"FP4EMU_QUIET", "yes"},         {"FP4EMU_ISA", "sse"},
+        {"FP4EMU_THREADS", "0"},         {"FP4EMU_THREADS", "257"},
+        {"FP4EMU_THREADS", "two"},       {"FP4EMU_REPORT", "/no/such/directory/x"},
+        {"FP4EMU_MMA", "exact"},         {"FP4EMU_CLUSTERS", "0"},
         {"FP4EMU_STRATGY", "lazy"},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
@@ -281,6 +282,9 @@ TEST(good_environment_is_silent)
         {"FP4EMU_SEED", "0xFFFFffffFFFFffff"},
         {"FP4EMU_STRATEGY", "lazy"},
         {"FP4EMU_CHECK", "all"},
+        {"FP4EMU_CHECK", "pedantic,-37"},
+        {"FP4EMU_CHECK", "default,+15,-3,6=error,36=warn"},
+        {"FP4EMU_CHECK", "-3"},
         {"FP4EMU_QUIET", "1"},
         {"FP4EMU_ISA", "scalar"},
         {"FP4EMU_ISA", "auto"},
