@@ -17,9 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MS = 4, NS = 3, KS = 6, SHAPES = MS * NS * KS };
+enum { MS = 4, NS = 4, KS = 6, SHAPES = MS * NS * KS };
 static const uint32_t all_m[MS] = {1, 127, 129, 300};
-static const uint32_t all_n[NS] = {8, 464, 520};
+static const uint32_t all_n[NS] = {8, 464, 520, 77};
 static const uint32_t all_k[KS] = {64, 96, 464, 1056, 48, 82};
 
 static const char *const tiles[] = {"64", "128", "192", "256"};
@@ -188,7 +188,7 @@ static void run_shape(struct worker *w, fp4gen_kernel *k, const struct kernel_ca
              s->m, s->n, s->k, pads[pad], getenv("FP4EMU_STRATEGY"));
     use_shape(w, index);
     size_t row_bytes = (size_t)s->n * (c->is_f32 ? 4 : 2);
-    size_t ldd = row_bytes + 16 * (size_t)(index % 3);
+    size_t ldd = (row_bytes + 15) / 16 * 16 + 16 * (size_t)(index % 3);
     size_t bytes = (s->m - 1) * ldd + row_bytes;
     uint8_t *d = need(malloc(s->m * ldd));
     fp4gen_error err = {0};
