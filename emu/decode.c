@@ -25,6 +25,7 @@ static decode_fn *const families[PTX_OP_COUNT] = {
 
 static void refuse_insn(struct decoder *d, const struct ptx_insn *i, const char *why)
 {
+    assert(i);
     struct loc loc = {d->module->file, i->line, i->col};
     diag_add(d->diags, DIAG_EMU_FORM, loc, i->opcode, why);
     d->failed = true;

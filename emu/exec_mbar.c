@@ -511,7 +511,7 @@ static enum flow exec_wait(struct warp *w, const struct op *op, uint32_t lanes)
     w->cur_lanes = lanes;
     uint32_t expired = w->expired & lanes;
     w->expired &= ~lanes;
-    if (may_park && !yes && !expired && !is_first_false(w, first)) {
+    if (may_park && first && !yes && !expired && !is_first_false(w, first)) {
         if (same == lanes)
             return park_mbar(w, lanes, first, first->phase);
         return park(w, lanes, "one of several mbarriers");

@@ -5,7 +5,7 @@
 #include "emu/access.h"
 #include "emu/lanes.h"
 
-enum { AUX_SPACE, AUX_ELEM_BYTES, AUX_COUNT, AUX_SIGNED, AUX_ADDRESS };
+enum { AUX_SPACE, AUX_ELEM_BYTES, AUX_COUNT, AUX_SIGNED };
 
 static bool is_signed(int type)
 {

@@ -109,25 +109,6 @@ uint32_t float_encode(const struct format *f, double x, enum rounding r, bool sa
     return sign | overflow(f, to_max, satfinite);
 }
 
-uint32_t float_encode_random(const struct format *f, double x, uint32_t random,
-                             int random_bits, bool satfinite)
-{
-    uint32_t sign = sign_bit(f, x);
-    if (isnan(x))
-        return f->nan ? f->nan : f->max;
-    if (isinf(x))
-        return sign | overflow(f, false, satfinite);
-    if (x == 0)
-        return sign;
-    struct split s = split(f, x);
-    /* The top random_bits of what is discarded, plus the random ones: a carry rounds
-     * up. */
-    uint64_t top = s.drop >= random_bits ? s.rest >> (s.drop - random_bits)
-                                         : s.rest << (random_bits - s.drop);
-    uint64_t code = s.code + ((top + random) >> random_bits & 1);
-    return sign | (code <= f->max ? (uint32_t)code : overflow(f, false, satfinite));
-}
-
 double float_decode(const struct format *f, uint32_t code)
 {
     uint32_t sign = code >> (f->exp_bits + f->man_bits) & 1;

@@ -32,10 +32,6 @@ extern const struct format format_e2m1, format_e2m3, format_e3m2, format_e4m3,
 uint32_t float_encode(const struct format *f, double x, enum rounding r,
                       bool satfinite);
 double float_decode(const struct format *f, uint32_t code);
-/* Stochastic: `random` is compared with the discarded bits, `random_bits` of them. */
-uint32_t float_encode_random(const struct format *f, double x, uint32_t random,
-                             int random_bits, bool satfinite);
-
 /* The exact a * b + c (a, b, c from f32 or narrower) as a double rounded to odd: one
  * more rounding to at most 32 bits, in any direction, is then right. */
 double fma_to_odd(double a, double b, double c);
