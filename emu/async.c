@@ -17,6 +17,7 @@ struct smem_record {
     uint64_t phase; /* of the barrier, that the bytes belong to */
     struct warp *issuer;
     uint32_t pc;
+    bool reduces;
     struct smem_record *next;
 };
 
@@ -90,7 +91,8 @@ void async_completes(struct warp *w, const struct mbar *m)
         struct smem_record *r = calloc(1, sizeof *r);
         if (!r)
             abort();
-        *r = (struct smem_record){*range, m, m->phase, o->issuer, o->pc, k->records};
+        *r = (struct smem_record){*range, m,          m->phase,  o->issuer,
+                                  o->pc,  o->reduces, k->records};
         k->records = r;
         watch(range->cta, range->from, range->to);
     }
@@ -156,7 +158,8 @@ static bool blame_record(struct warp *w, const struct smem_record *r, uint32_t f
            "waited for the copy that fills them",
            from, to, r->range.cta->id[0], r->range.cta->id[1], r->range.cta->id[2],
            write ? "overwritten" : "read");
-    report_note(g, "the copy: %s", report_issuer(r->issuer, r->pc, place, sizeof place));
+    report_note(g, "the copy: %s",
+                report_issuer(r->issuer, r->pc, place, sizeof place));
     report_note(g,
                 "it signals the barrier at 0x%x (initialised in line %d); no wait has "
                 "returned true for its phase %llu",
@@ -185,12 +188,15 @@ static bool blame_pending(struct warp *w, const struct async_op *o,
     return false;
 }
 
-/* Operations of one FIFO, and cp.async of one warp, are in order with each other. */
+/* Operations of one FIFO, and cp.async of one warp, are in order with each other; for
+ * reductions order does not matter. */
 static bool ordered(const struct async_op *older, const struct async_op *o)
 {
     if (!o)
         return false;
     if (older->in_order && o->in_order && older->issuer->cta == o->issuer->cta)
+        return true;
+    if (older->reduces && o->reduces)
         return true;
     return older->kind == ASYNC_CP && o->kind == ASYNC_CP && older->issuer == o->issuer;
 }
@@ -216,7 +222,7 @@ static bool check_range(struct warp *w, const struct async_op *o, struct cta *c,
     if (!k->records)
         return true;
     for (const struct smem_record *r = k->records; r; r = r->next) {
-        if (!overlap(&r->range, c, from, to))
+        if (!overlap(&r->range, c, from, to) || (o && o->reduces && r->reduces))
             continue;
         if (!is_seen(r))
             return blame_record(w, r, from, to, write);

@@ -295,6 +295,8 @@ static bool issue(struct warp *w, enum async_kind kind, int lane,
     struct async_op *o = async_new(w, kind, lane);
     memcpy(&o->arg, c, sizeof *c);
     o->run = run;
+    o->reduces = kind == ASYNC_COPY_IN &&
+                 (grid_of(w)->kernel->ops[w->cur_pc].aux[0] & TMA_REDUCES);
     async_touch(o, c->cta, c->offset, c->offset + bytes, kind == ASYNC_COPY_IN);
     if (c->from_cta)
         async_touch(o, c->from_cta, c->from_offset, c->from_offset + bytes, false);

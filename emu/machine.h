@@ -395,6 +395,7 @@ struct async_op {
     struct smem_range ranges[ASYNC_MAX_RANGES]; /* what it touches; checks 4 and 5 */
     int range_count;
     bool in_order;                  /* member of the tcgen05 FIFO of its CTA */
+    bool reduces;                   /* adds to what is there: any order will do */
     bool (*run)(struct async_op *); /* does the work; false after a report */
     union {
         uint64_t u[24]; /* the family's own arguments */

@@ -324,6 +324,11 @@ TEST(launch_control)
     run_all("clc_");
 }
 
+TEST(clusters)
+{
+    run_all("cluster_");
+}
+
 TEST(registers)
 {
     run_all("regs_");
