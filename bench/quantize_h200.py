@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""The quantise kernels on a GPU: time, bandwidth, and the same results as others.
+
+    python3 bench/quantize_h200.py [--ptx DIR] [--lib lib/libfp4gen.so] [--sizes MxK,...]
+
+Runs quantize_nvfp4 (bf16, scales 128x4) beside a plain Triton kernel and PyTorch eager,
+each as a CUDA graph whose launches go round buffers that together are larger than the L2
+cache, and a device-to-device copy in the same run.  All three write the same bytes, which
+is checked.  With --ptx DIR the kernels are the files DIR/*.ptx instead of what bin/gen
+makes here; the first one (by name) is the one that is compared.
+"""
+import argparse
+import ctypes
+import glob
+import os
+import subprocess
+import sys
+
+import torch
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SIZES = [(8192, 8192), (4096, 7168), (1, 7168), (8, 7168), (64, 7168), (256, 7168)]
+L2_TIMES = 4       # bytes that rotate, in units of the L2 cache
+REPLAYS = 20
+
+
+# ---- libfp4gen
+
+class Error(ctypes.Structure):
+    _fields_ = [("status", ctypes.c_int), ("cuda", ctypes.c_int),
+                ("code", ctypes.c_char * 32), ("text", ctypes.c_char * 4096)]
+
+
+class Args(ctypes.Structure):
+    _fields_ = [("m", ctypes.c_uint32), ("k", ctypes.c_uint32),
+                ("x", ctypes.c_uint64), ("ldx", ctypes.c_uint64),
+                ("codes", ctypes.c_uint64), ("ldc", ctypes.c_uint64),
+                ("scales", ctypes.c_uint64), ("lds", ctypes.c_uint64),
+                ("from_", ctypes.c_uint64), ("ldf", ctypes.c_uint64),
+                ("global_", ctypes.c_float), ("global_ptr", ctypes.c_uint64),
+                ("amax_ptr", ctypes.c_uint64), ("amax_is_ready", ctypes.c_int),
+                ("global_out", ctypes.c_uint64), ("seed", ctypes.c_uint32),
+                ("stream", ctypes.c_void_p)]
+
+
+class Library:
+    def __init__(self, path):
+        self.lib = ctypes.CDLL(path)
+        self.error = Error()
+        self.device = ctypes.c_void_p()
+        self.call("fp4gen_open", ctypes.byref(self.device), 1, 0, None)
+
+    def call(self, name, *args):
+        if getattr(self.lib, name)(*args, ctypes.byref(self.error)):
+            sys.exit(f"{name}: {self.error.text.decode()} [{self.error.code.decode()}]")
+
+    def load(self, ptx):
+        kernel = ctypes.c_void_p()
+        self.call("fp4gen_load", ctypes.byref(kernel), self.device, ptx,
+                  ctypes.c_size_t(len(ptx)))
+        return kernel
+
+
+# ---- the other two
+
+def scale_offsets(m, k, device):
+    """Where the scale of (row, block) lies in the 128x4 layout."""
+    rows = torch.arange(m, device=device)[:, None]
+    blocks = torch.arange(k // 16, device=device)[None, :]
+    return ((rows // 128 * ((k + 63) // 64) + blocks // 4) * 512 + rows % 32 * 16
+            + rows % 128 // 32 * 4 + blocks % 4)
+
+
+def scale_bytes(m, k):
+    return (m + 127) // 128 * ((k + 63) // 64) * 512
+
+
+MIDPOINTS = [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0]
+
+
+def eager(x, global_scale, codes, scales):
+    """As one writes it in PyTorch: whole tensors, one operation after the other."""
+    m, k = x.shape
+    v = x.float().view(m, k // 16, 16)
+    t = v.abs().amax(-1) * torch.tensor(1 / 6, dtype=torch.float32) / global_scale
+    sf = t.clamp(max=448).to(torch.float8_e4m3fn)
+    d = sf.float() * global_scale
+    q = torch.where(d[..., None] > 0, v / d[..., None], 0)
+    a = q.abs()
+    code = torch.zeros_like(a, dtype=torch.uint8)
+    for i, mid in enumerate(MIDPOINTS):
+        code += (a >= mid) if i % 2 else (a > mid)
+    code |= torch.signbit(q).to(torch.uint8) << 3
+    code = code.view(m, k // 2, 2)
+    codes.copy_(code[..., 0] | code[..., 1] << 4)
+    padded = scales.view((m + 127) // 128, (k + 63) // 64, 32, 4, 4)
+    if m % 128:
+        rows = torch.zeros((m + 127) // 128 * 128, k // 16, dtype=torch.uint8,
+                           device=x.device)
+        rows[:m] = sf.view(torch.uint8)
+    else:
+        rows = sf.view(torch.uint8)
+    padded.copy_(rows.view((m + 127) // 128, 4, 32, k // 64, 4).permute(0, 3, 2, 1, 4))
+
+
+def make_triton():
+    import triton
+    import triton.language as tl
+    from triton.language.extra import libdevice
+
+    @triton.jit
+    def kernel(x, codes, scales, global_ptr, m, k, ROWS: tl.constexpr,
+               COLS: tl.constexpr):
+        rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+        cols = tl.program_id(1) * COLS + tl.arange(0, COLS)
+        inside = (rows[:, None] < m) & (cols[None, :] < k)
+        at = rows[:, None].to(tl.int64) * k + cols[None, :]
+        v = tl.load(x + at, mask=inside, other=0).to(tl.float32)
+        v = tl.reshape(v, (ROWS, COLS // 16, 16))
+        amax = tl.max(tl.abs(v), 2)
+        g = tl.load(global_ptr)
+        t = tl.div_rn(amax * (1.0 / 6), g)
+        sf = tl.minimum(t, 448.0).to(tl.float8e4nv)
+        d = tl.expand_dims(sf.to(tl.float32) * g, 2)
+        q = tl.where(d > 0, tl.div_rn(v, tl.broadcast_to(d, (ROWS, COLS // 16, 16))), 0)
+        a = tl.abs(q)
+        code = ((a > 0.25).to(tl.uint8) + (a >= 0.75).to(tl.uint8)
+                + (a > 1.25).to(tl.uint8) + (a >= 1.75).to(tl.uint8)
+                + (a > 2.5).to(tl.uint8) + (a >= 3.5).to(tl.uint8)
+                + (a > 5.0).to(tl.uint8))
+        sign = (q.to(tl.int32, bitcast=True) >> 28) & 8
+        code = code | sign.to(tl.uint8)
+        low, high = tl.split(tl.reshape(code, (ROWS, COLS // 2, 2)))
+        pairs = tl.program_id(1) * (COLS // 2) + tl.arange(0, COLS // 2)
+        tl.store(codes + rows[:, None].to(tl.int64) * (k // 2) + pairs[None, :],
+                 low | (high << 4), mask=(rows[:, None] < m) & (pairs[None, :] < k // 2))
+        blocks = tl.program_id(1) * (COLS // 16) + tl.arange(0, COLS // 16)
+        k64 = (k + 63) // 64
+        r = rows[:, None]
+        b = blocks[None, :]
+        where = ((r // 128 * k64 + b // 4) * 512 + r % 32 * 16 + r % 128 // 32 * 4
+                 + b % 4)
+        tl.store(scales + where, sf.to(tl.uint8, bitcast=True), mask=b < k64 * 4)
+
+    def run(x, global_scale, codes, scales, rows=16, cols=256, warps=4):
+        m, k = x.shape
+        grid = (triton.cdiv((m + 127) // 128 * 128, rows), triton.cdiv(k, cols))
+        kernel[grid](x, codes, scales, global_scale, m, k, ROWS=rows, COLS=cols,
+                     num_warps=warps)
+    return run
+
+
+# ---- time
+
+def graph_time_us(launch, count):
+    """launch(i) for i in range(count) as a graph; the median of replays, a launch."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for i in range(min(count, 3)):
+            launch(i)
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for i in range(count):
+                launch(i)
+        times = []
+        graph.replay()
+        for _ in range(REPLAYS):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            times.append(begin.elapsed_time(end) * 1e3 / count)
+    return sorted(times)[len(times) // 2]
+
+
+def copy_gbps(device):
+    a = torch.empty(1 << 30, dtype=torch.uint8, device=device)
+    b = torch.empty_like(a)
+    us = graph_time_us(lambda i: b.copy_(a), 4)
+    return 2 * a.numel() / us * 1e-3
+
+
+def launches_for(m, k):
+    l2 = torch.cuda.get_device_properties(0).L2_cache_size
+    bytes_moved = m * k * 2 + m * k // 2 + scale_bytes(m, k)
+    return max(4, min(512, -(-L2_TIMES * l2 // bytes_moved)))
+
+
+class Problem:
+    def __init__(self, m, k):
+        torch.manual_seed(m * 7 + k)
+        self.m, self.k, self.count = m, k, launches_for(m, k)
+        self.x = [torch.randn(m, k, device="cuda", dtype=torch.bfloat16)
+                  for _ in range(self.count)]
+        self.codes = [torch.zeros(m, k // 2, device="cuda", dtype=torch.uint8)
+                      for _ in range(self.count)]
+        self.scales = [torch.zeros(scale_bytes(m, k), device="cuda", dtype=torch.uint8)
+                       for _ in range(self.count)]
+        amax = self.x[0].float().abs().max()
+        self.global_scale = (amax / 2688).reshape(1)
+        self.bytes = m * k * 2 + m * k // 2 + m * k // 16
+
+    def clear(self):
+        for t in self.codes + self.scales:
+            t.fill_(0xee)
+
+    def result(self):
+        return self.codes[0].clone(), self.scales[0].clone()
+
+    def ours(self, lib, kernel):
+        def launch(i):
+            a = Args(m=self.m, k=self.k, x=self.x[i].data_ptr(),
+                     codes=self.codes[i].data_ptr(), scales=self.scales[i].data_ptr(),
+                     global_ptr=self.global_scale.data_ptr(),
+                     stream=torch.cuda.current_stream().cuda_stream)
+            lib.call("fp4gen_quantize", kernel, ctypes.byref(a))
+        return launch
+
+
+def kernels(args):
+    if args.ptx:
+        return [(os.path.basename(p)[:-4], open(p, "rb").read())
+                for p in sorted(glob.glob(os.path.join(args.ptx, "*.ptx")))]
+    gen = os.path.join(ROOT, "bin", "gen")
+    cc = "".join(map(str, torch.cuda.get_device_capability()))
+    target = {"90": "sm_90a"}.get(cc, "sm_80")
+    return [("fp4gen", subprocess.run([gen, "quantize_nvfp4", "--target", target],
+                                      check=True, capture_output=True).stdout)]
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--ptx")
+    p.add_argument("--lib", default=os.path.join(ROOT, "lib", "libfp4gen.so"))
+    p.add_argument("--sizes", default=",".join(f"{m}x{k}" for m, k in SIZES))
+    p.add_argument("--no-others", action="store_true")
+    args = p.parse_args()
+    lib = Library(args.lib)
+    ours = [(name, lib.load(text)) for name, text in kernels(args)]
+    copy = copy_gbps("cuda")
+    print(f"{torch.cuda.get_device_name()}: device copy {copy:.0f} GB/s (1 GiB, bytes "
+          f"read and written)")
+    triton_run = None if args.no_others else make_triton()
+    print(f"{'m x k':>12} {'kernel':24} {'us':>9} {'GB/s':>7} {'of copy':>8} "
+          f"{'ours is faster by':>18}  same bytes")
+    for size in args.sizes.split(","):
+        m, k = map(int, size.split("x"))
+        problem = Problem(m, k)
+        rows, first = [], None
+        runs = [(name, problem.ours(lib, kernel)) for name, kernel in ours]
+        if triton_run:
+            g = problem.global_scale
+            tiles = [(16, 256, 4), (32, 128, 4), (8, 512, 4), (1, 1024, 4)]
+            for r, c, w in tiles:
+                runs.append((f"triton {r}x{c}", lambda i, r=r, c=c, w=w: triton_run(
+                    problem.x[i], g, problem.codes[i], problem.scales[i], r, c, w)))
+            runs.append(("pytorch eager", lambda i: eager(
+                problem.x[i], g, problem.codes[i], problem.scales[i])))
+        for name, launch in runs:
+            problem.clear()
+            us = graph_time_us(launch, problem.count)
+            result = problem.result()
+            first = first or (us, result)
+            same = [torch.equal(a, b) for a, b in zip(result, first[1])]
+            gbps = problem.bytes / us * 1e-3
+            print(f"{size:>12} {name:24} {us:9.2f} {gbps:7.0f} {gbps / copy:8.3f} "
+                  f"{us / first[0]:17.2f}x  {'yes' if all(same) else same}", flush=True)
+        del problem
+
+
+if __name__ == "__main__":
+    main()
