@@ -23,8 +23,7 @@ static const struct {
 } formats[] = {
     {"f32", 32, 0},        {"bf16", 16, 0},       {"f16", 16, 0},   {"e4m3", 8, 0},
     {"e5m2", 8, 0},        {"e2m1", 4, 0},        {"nvfp4", 4, 16}, {"mxfp4", 4, 32},
-    {"mxfp8_e4m3", 8, 32}, {"mxfp8_e5m2", 8, 32}, {"amax", 0, 0},
-    {"d", 0, 0},
+    {"mxfp8_e4m3", 8, 32}, {"mxfp8_e5m2", 8, 32}, {"amax", 0, 0},   {"d", 0, 0},
 };
 
 const char *expr_op_name(enum expr_op op)
@@ -375,7 +374,8 @@ static bool fit_types(struct expr *e, struct expr_node *n)
     if (n->arg_count != wanted)
         return expr_refuse(e, "%s takes %d values, not %d", ops[n->op].name, wanted,
                            n->arg_count);
-    int variable = -1; /* first argument of the letter that stands for one type */
+    enum expr_type shared = EXPR_F32; /* of the letter that stands for one type */
+    bool is_shared = false;
     for (int i = 0; i < n->arg_count; i++) {
         char letter = signature[i];
         if (n->args[i]->type >= EXPR_TYPE_BF16 && strchr("fnv", letter)) {
@@ -389,15 +389,15 @@ static bool fit_types(struct expr *e, struct expr_node *n)
                                i + 1, type_names[t], letter_text(letter));
         if (!strchr("nilv", letter))
             continue;
-        if (variable >= 0 && n->args[variable]->type != t)
+        if (is_shared && shared != t)
             return expr_refuse(e, "%s of %s and %s: convert one of them",
-                               ops[n->op].name, type_names[n->args[variable]->type],
-                               type_names[t]);
-        variable = i;
+                               ops[n->op].name, type_names[shared], type_names[t]);
+        shared = t;
+        is_shared = true;
     }
     static const char letters[] = "fsupBHEFQ"; /* in the order of enum expr_type */
     const char *at = strchr(letters, signature[wanted + 1]);
-    n->type = at ? (enum expr_type)(at - letters) : n->args[variable]->type;
+    n->type = at ? (enum expr_type)(at - letters) : shared;
     return true;
 }
 

@@ -369,7 +369,8 @@ static void eval_leaf(const struct eval *v, const struct expr_node *n, uint32_t 
         }
 }
 
-static void eval_reduction(const struct eval *v, const struct expr_node *n, uint32_t *out)
+static void eval_reduction(const struct eval *v, const struct expr_node *n,
+                           uint32_t *out)
 {
     float *x = ARENA_ARRAY(v->arena, float, (size_t)n->block);
     for (int b = 0; b < value_count(v, n); b++) {

@@ -265,7 +265,7 @@ static int call_source(lua_State *L)
     struct tracer *t = trace_begin(L);
     struct held *h = trace_held(L, 1);
     if (!h || h->kind != HELD_SOURCE)
-        luaL_error(L, "a value of an epilogue cannot be called");
+        return luaL_error(L, "a value of an epilogue cannot be called");
     struct expr_input in = h->source;
     int options = 2;
     if (lua_type(L, 2) == LUA_TSTRING) {

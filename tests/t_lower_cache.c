@@ -35,8 +35,9 @@ static const char *use_cache(void)
 
 static long requests_seen(void)
 {
+    const char *path = getenv("FAKE_LLVM_LOG");
     struct stat st;
-    return stat(getenv("FAKE_LLVM_LOG"), &st) == 0 ? (long)st.st_size : 0;
+    return path && stat(path, &st) == 0 ? (long)st.st_size : 0;
 }
 
 static const struct lowered *lower_for(struct arena *a, const char *body,

@@ -131,9 +131,8 @@ static void load_row(struct emit *em, const struct expr_input *in, Value base,
     Value first =
         element_address(em, in, base, in_columns(em, em->names->col, in->columns));
     for (int i = 0; i < count; i += 4 * per_word) {
-        Value bytes =
-            LLVMConstInt(em->i64, (unsigned long long)(i * elem_bytes(in)), 0);
-        Value at = LLVMBuildAdd(em->at, first, bytes, "");
+        const unsigned offset = (unsigned)i * (unsigned)elem_bytes(in);
+        Value at = LLVMBuildAdd(em->at, first, LLVMConstInt(em->i64, offset, 0), "");
         Value v = load(em, LLVMVectorType(em->i32, 4), at, 16);
         for (uint32_t k = 0; k < 4; k++) {
             Value word = LLVMBuildExtractElement(em->at, v, emit_i32(em, k), "");

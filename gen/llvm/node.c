@@ -321,6 +321,7 @@ void emit_node(struct emit *em, const struct expr_node *n, int first, int count)
         return;
     }
     for (int i = 0; i < count; i++)
-        out[first + i] = compute(em, n, args[0][i], args[1] ? args[1][i] : NULL,
-                                 args[2] ? args[2][i] : NULL);
+        out[first + i] =
+            compute(em, n, args[0] ? args[0][i] : NULL, args[1] ? args[1][i] : NULL,
+                    args[2] ? args[2][i] : NULL);
 }
