@@ -12,23 +12,26 @@
 
 #define IMAGE_MANIFEST_VERSION 1
 #define IMAGE_MAX_TENSORS 16
-#define IMAGE_MAX_PARAMS 32
+#define IMAGE_MAX_PARAMS 64
+#define IMAGE_MAX_OUTPUTS 4
+#define IMAGE_MAX_ARGS 16
 
 /* A size in a tensor map that depends on the problem: factor * symbol. */
 enum image_symbol {
-    SYM_ONE,  /* the factor alone */
-    SYM_M,    /* rows of A and D */
-    SYM_N,    /* rows of B, columns of D */
-    SYM_K,    /* columns of A and B, FP4 elements */
-    SYM_K2,   /* K / 2: bytes of a row of A and B */
-    SYM_N8,   /* N rounded down to a multiple of 8, 8 at least */
-    SYM_N4,   /* ... of 4: columns that fill whole 16 bytes of a row of f32 */
-    SYM_K64,  /* ceil(K / 64): scale words of a row */
-    SYM_M128, /* ceil(M / 128): row blocks of SFA */
-    SYM_N128, /* ceil(N / 128): row blocks of SFB */
-    SYM_LDA,  /* row stride of A, bytes */
-    SYM_LDB,  /* row stride of B, bytes */
-    SYM_LDD,  /* row stride of D, bytes */
+    SYM_ONE,                                 /* the factor alone */
+    SYM_M,                                   /* rows of A and of the outputs */
+    SYM_N,                                   /* rows of B */
+    SYM_K,                                   /* columns of A and B, FP4 elements */
+    SYM_K2,                                  /* K / 2: bytes of a row of A and B */
+    SYM_K64,                                 /* ceil(K / 64): scale words of a row */
+    SYM_M128,                                /* ceil(M / 128): row blocks of SFA */
+    SYM_N128,                                /* ceil(N / 128): row blocks of SFB */
+    SYM_LDA,                                 /* row stride of A, bytes */
+    SYM_LDB,                                 /* row stride of B, bytes */
+    SYM_PIECES,                              /* + k: whole 16-byte pieces of a row of
+                                                output k, 1 at least */
+    SYM_LD = SYM_PIECES + IMAGE_MAX_OUTPUTS, /* + k: row stride of output k, bytes */
+    SYM_COUNT = SYM_LD + IMAGE_MAX_OUTPUTS
 };
 
 struct image_size {
@@ -38,7 +41,7 @@ struct image_size {
 
 /* Recipe of one cuTensorMapEncodeTiled call.  Arrays are innermost first. */
 struct image_tensor {
-    char name[16]; /* a b sfa sfb d */
+    char name[16]; /* a b sfa sfb o0 o1 .. */
     int type;      /* CUtensorMapDataType */
     int rank;
     struct image_size dims[5];    /* elements */
@@ -51,14 +54,55 @@ struct image_tensor {
 enum image_param_kind {
     PARAM_TENSOR_MAP, /* 128 bytes, 64-byte aligned; `name` is a tensor */
     PARAM_U32,        /* name: m n k */
-    PARAM_U64,        /* name: ldd */
+    PARAM_U64,        /* name: o0_ld, arg_NAME_ld: row strides, bytes */
     PARAM_F32,        /* name: alpha */
-    PARAM_PTR,        /* name: alpha_ptr (or 0), d_ptr; 64-bit device address */
+    PARAM_B32,        /* name: arg_NAME: the bits of a scalar */
+    PARAM_PTR,        /* 64-bit device address; name: alpha_ptr and arg_NAME_ptr (or 0),
+                         o0_ptr, o0_scales, arg_NAME */
+};
+
+/* What a parameter gets: of the problem, of output or argument `index`. */
+enum image_source {
+    FROM_PROBLEM, /* by name: a tensor, m n k alpha alpha_ptr */
+    FROM_OUTPUT_PTR,
+    FROM_OUTPUT_LD,
+    FROM_OUTPUT_SCALES,
+    FROM_ARG, /* value of a scalar, address of anything else */
+    FROM_ARG_PTR,
+    FROM_ARG_LD,
 };
 
 struct image_param {
-    char name[16]; /* of other ops than gemm: runtime/quantize.c has the names */
+    char name[24]; /* of other ops than gemm: runtime/quantize.c has the names */
     enum image_param_kind kind;
+    enum image_source source; /* filled in by the reader */
+    int index;
+};
+
+/* Rows are those of D. */
+struct image_output {
+    char name[16];        /* d */
+    char format[16];      /* bf16 f32 nvfp4 .. amax */
+    uint32_t bits;        /* of an element; amax: 0 */
+    uint32_t cols_shift;  /* columns: N >> cols_shift */
+    uint32_t scale_block; /* columns of a scale; 0: no scales */
+};
+
+enum image_arg_kind {
+    ARG_SCALAR,
+    ARG_COL, /* N >> cols_shift elements */
+    ARG_ROW, /* M elements */
+    ARG_AUX, /* M rows of N >> cols_shift elements */
+};
+
+/* What an epilogue wants beside the product. */
+struct image_arg {
+    char name[16];
+    enum image_arg_kind kind;
+    char type[8]; /* f32 s32 u32 bf16 f16 */
+    uint32_t cols_shift;
+    int has_default;
+    uint32_t default_bits;
 };
 
 struct image {
@@ -68,7 +112,7 @@ struct image {
     char config[64];    /* name of the config */
     char config_hash[17];
     char kernel[128]; /* entry name, unique to the config */
-    char op[32]; /* "gemm", or what gen/quantize.h lists; "" is gemm too */
+    char op[32];      /* "gemm", or what gen/quantize.h lists; "" is gemm too */
     char target[16];
     int ptx_version;  /* times ten */
     uint32_t tile[3]; /* m n k, elements */
@@ -76,8 +120,12 @@ struct image {
     uint32_t cluster[3];
     uint32_t smem_bytes; /* dynamic shared memory of one CTA */
     uint32_t threads;    /* of one CTA */
-    char d_type[8];      /* bf16 or f32 */
-    char epilogue[32];
+    char epilogue[32];   /* its name; custom: a function of the config */
+    uint32_t n_multiple; /* N must be a multiple of it */
+    struct image_output outputs[IMAGE_MAX_OUTPUTS];
+    int output_count;
+    struct image_arg args[IMAGE_MAX_ARGS];
+    int arg_count;
     /* Of other ops than gemm. */
     char x_type[8];      /* bf16 f16 f32; scales: "" */
     char x_form[16];     /* plain halves interleaved; scales: "" */

@@ -6,13 +6,25 @@
 
 #include "gen/config_read.h"
 #include "gen/embed.h"
+#include "gen/expr.h"
 #include "gen/nearest.h"
 #include "gen/quantize.h"
 #include "gen/tmpl.h"
+#include "gen/trace.h"
 
 enum { MOST_FILE_BYTES = 65536, MOST_NAME_CHARS = 63 };
 
-enum field_kind { NAME, WORD, INT, STAGES, BOOL, TARGET, ANY_TARGET, TEMPLATE };
+enum field_kind {
+    NAME,
+    WORD,
+    INT,
+    STAGES,
+    BOOL,
+    TARGET,
+    ANY_TARGET,
+    TEMPLATE,
+    EPILOGUE
+};
 
 enum field_id {
 #define FIELD(id, path, kind, fallback, allowed, why, meaning) FIELD_##id,
@@ -62,6 +74,7 @@ struct checker {
     struct diags *d;
     const struct family *family;
     struct setting settings[FIELD_COUNT];
+    struct expr *expr; /* of the epilogue */
 };
 
 const char *d_type_name(enum d_type t)
@@ -107,7 +120,14 @@ static const char *allowed_words(struct arena *a, enum field_id id)
     buf_init(&b, a);
     buf_puts(&b, "");
     const struct target *t;
+    int names;
     switch (fields[id].kind) {
+    case EPILOGUE: {
+        const struct trace_name *n = trace_names(a, &names);
+        for (int i = 0; i < names; i++)
+            buf_printf(&b, "%s%s", i ? " " : "", n[i].name);
+        return b.data;
+    }
     case TARGET:
     case ANY_TARGET:
         for (int i = 0; (t = target_at(i)); i++)
@@ -124,7 +144,7 @@ static const char *allowed_words(struct arena *a, enum field_id id)
 /* "64, 128, 192 or 256" */
 static const char *allowed_text(struct arena *a, enum field_id id)
 {
-    if (fields[id].kind == NAME)
+    if (fields[id].kind == NAME || fields[id].kind == EPILOGUE)
         return fields[id].why;
     struct buf b;
     buf_init(&b, a);
@@ -205,6 +225,8 @@ static const char *wanted(enum field_kind kind)
         return "\"auto\" or a whole number";
     case BOOL:
         return "true or false";
+    case EPILOGUE:
+        return "a name or a function";
     default:
         return "a string";
     }
@@ -312,6 +334,27 @@ static bool check_text(struct checker *c, enum field_id id,
     return false;
 }
 
+/* Names are looked up, but not identity: it needs no expression, and no time. */
+static bool check_epilogue(struct checker *c, const struct config_value *v)
+{
+    struct setting *s = &c->settings[FIELD_EPILOGUE];
+    if (v->kind == VALUE_EPILOGUE) {
+        c->expr = v->expr;
+        s->text = "custom";
+        return c->expr != NULL;
+    }
+    if (v->kind != VALUE_TEXT && v->kind != VALUE_TYPED) {
+        refuse_type(c, FIELD_EPILOGUE, v);
+        return false;
+    }
+    s->text = v->text;
+    c->expr = NULL;
+    if (strcmp(v->text, "identity") == 0)
+        return true;
+    c->expr = trace_named(c->arena, v->text, v->loc, c->d);
+    return c->expr != NULL;
+}
+
 static void check_value(struct checker *c, enum field_id id,
                         const struct config_value *v)
 {
@@ -332,6 +375,9 @@ static void check_value(struct checker *c, enum field_id id,
         break;
     case BOOL:
         ok = check_bool(c, id, v);
+        break;
+    case EPILOGUE:
+        ok = check_epilogue(c, v);
         break;
     case NAME:
     case WORD:
@@ -465,7 +511,29 @@ static void check_values(struct checker *c, const struct config_values *all)
     }
 }
 
-static void check_together(struct checker *c)
+static enum expr_format d_format(const char *d_type)
+{
+    return strcmp(d_type, "f32") == 0 ? EXPR_OUT_F32 : EXPR_OUT_BF16;
+}
+
+/* Outputs e.d() get the type of D. */
+static void settle_epilogue(struct checker *c)
+{
+    const struct setting *d_type = &c->settings[FIELD_D_TYPE];
+    if (!c->expr || !d_type->is_set)
+        return;
+    bool has_d = false;
+    for (int i = 0; i < c->expr->output_count; i++)
+        has_d = has_d || c->expr->outputs[i].format == EXPR_OUT_D;
+    if (!has_d && strcmp(d_type->loc.file, "command line") == 0)
+        diag_add(c->d, DIAG_EPILOGUE_D_TYPE, d_type->loc, d_type->text,
+                 c->settings[FIELD_EPILOGUE].text);
+    if (!expr_resolve_d(c->expr, d_format(d_type->text)))
+        diag_add(c->d, DIAG_EPILOGUE, c->settings[FIELD_EPILOGUE].loc,
+                 expr_fault(c->expr));
+}
+
+static void check_scale_vec(struct checker *c)
 {
     const struct setting *target = &c->settings[FIELD_TARGET];
     const struct setting *scale_vec = &c->settings[FIELD_SCALE_VEC];
@@ -614,11 +682,14 @@ static uint64_t hash_settings(const struct checker *k)
     buf_init(&b, k->arena);
     for (int id = k->family->first; id < k->family->end; id++)
         buf_printf(&b, "%s=%s\n", fields[id].path, k->settings[id].text);
+    if (k->expr)
+        expr_write(k->expr, &b);
     return hash_bytes(b.data, b.bytes);
 }
 
-static void fill_gemm(struct config *c, const struct setting *s)
+static void fill_gemm(struct config *c, const struct checker *k)
 {
+    const struct setting *s = k->settings;
     c->name = s[FIELD_NAME].text;
     c->target = target_find(s[FIELD_TARGET].text);
     c->tile_m = s[FIELD_TILE_M].integer;
@@ -630,6 +701,7 @@ static void fill_gemm(struct config *c, const struct setting *s)
     c->template_name = s[FIELD_TEMPLATE].text;
     c->scale_vec = s[FIELD_SCALE_VEC].integer != 0;
     c->group_m = s[FIELD_GROUP_M].integer;
+    c->expr = k->expr;
 }
 
 static void fill_quantize(struct arena *a, struct config *c, const struct setting *s)
@@ -674,15 +746,17 @@ struct config *config_load(struct arena *a, const char *path,
         k.family = &families[1];
     add_overrides(&k, &all, overrides, override_count);
     check_values(&k, &all);
-    if (k.family == &families[0])
-        check_together(&k);
-    else
+    if (k.family == &families[0]) {
+        check_scale_vec(&k);
+        settle_epilogue(&k);
+    } else {
         check_use(&k);
+    }
     if (d->count != before)
         return NULL;
     keep_locs(a, c, &k, &all);
     if (k.family == &families[0])
-        fill_gemm(c, k.settings);
+        fill_gemm(c, &k);
     else
         fill_quantize(a, c, k.settings);
     c->hash = hash_settings(&k);

@@ -16,6 +16,8 @@ enum d_type {
     D_F32,
 };
 
+struct expr;
+
 #define STAGES_AUTO 0
 
 struct config_field_loc {
@@ -29,10 +31,11 @@ struct config {
     const char *name;   /* "nvfp4_gemm" */
     const struct target *target;
     const struct quantize_config *quantize; /* NULL: a GEMM, and what follows is set */
-    int tile_m, tile_n, tile_k; /* elements */
-    int stages;                 /* STAGES_AUTO: as many as fit */
+    int tile_m, tile_n, tile_k;             /* elements */
+    int stages;                             /* STAGES_AUTO: as many as fit */
     enum d_type d_type;
-    const char *epilogue;      /* "identity" */
+    const char *epilogue;      /* "identity"; "custom": a function in the config */
+    struct expr *expr;         /* of the epilogue; NULL: identity */
     const char *template_name; /* "gemm_tcgen05" */
     bool scale_vec;            /* spell .scale_vec::4X instead of .block16 */
     int group_m;               /* row blocks of tiles that share B columns in L2 */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gen/lua.h"
+#include "gen/trace.h"
 
 static const struct sandbox_limits limits = {
     .memory_bytes = 4 << 20,
@@ -24,6 +25,7 @@ struct reader {
     int second_line;         /* of the second, 0: unknown */
     const char *second;      /* name of the second call */
     const char *not_a_table; /* what the first was given instead */
+    int epilogue;            /* the function, in Lua's registry; 0: none */
 };
 
 static struct config_value *add_value(struct reader *r, const char *path)
@@ -116,6 +118,11 @@ static void read_table(struct reader *r, lua_State *L, const char *prefix)
             add_value(r, arena_printf(r->arena, "%s%s", prefix, name));
         v->is_unnamed = !has_name;
         fill_value(r, v, L);
+        if (lua_isfunction(L, -1) && strcmp(v->path, "epilogue") == 0) {
+            v->kind = VALUE_EPILOGUE;
+            lua_pushvalue(L, -1);
+            r->epilogue = luaL_ref(L, LUA_REGISTRYINDEX);
+        }
         if (has_name && v->kind == VALUE_TABLE && !*prefix)
             read_table(r, L, arena_printf(r->arena, "%s.", name));
         lua_pop(L, 1);
@@ -163,7 +170,20 @@ static int construct(lua_State *L)
     return 0;
 }
 
-static bool run(struct reader *r, size_t bytes, struct sandbox_fault *fault)
+/* Once the script has ended, while its state still lives. */
+static void trace_epilogue(struct reader *r, struct sandbox *s, struct diags *d)
+{
+    for (int i = 0; i < r->out->count; i++) {
+        struct config_value *v = &r->out->values[i];
+        if (v->kind != VALUE_EPILOGUE)
+            continue;
+        lua_rawgeti(sandbox_state(s), LUA_REGISTRYINDEX, r->epilogue);
+        v->expr = trace_call(s, r->arena, r->file, d);
+    }
+}
+
+static bool run(struct reader *r, size_t bytes, struct sandbox_fault *fault,
+                struct diags *d)
 {
     struct sandbox *s = sandbox_open(&limits);
     lua_State *L = sandbox_state(s);
@@ -177,6 +197,8 @@ static bool run(struct reader *r, size_t bytes, struct sandbox_fault *fault)
     lua_pop(L, 1);
     bool ok = sandbox_load(s, r->arena, r->source, bytes, fault) &&
               sandbox_call(s, r->arena, 0, 0, fault);
+    if (ok)
+        trace_epilogue(r, s, d);
     sandbox_close(s);
     return ok;
 }
@@ -246,7 +268,7 @@ bool config_read(struct arena *a, const char *file, const char *source, size_t b
     struct reader r = {.arena = a, .file = file, .source = source, .out = out};
     struct sandbox_fault fault;
     int before = d->count;
-    if (!run(&r, bytes, &fault)) {
+    if (!run(&r, bytes, &fault, d)) {
         report_fault(file, &fault, d);
         return false;
     }

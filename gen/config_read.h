@@ -8,13 +8,16 @@
 #include "core/base.h"
 #include "core/diag.h"
 
+struct expr;
+
 enum value_kind {
     VALUE_TEXT,    /* from Lua: a string */
     VALUE_INTEGER, /* also a float without a fraction */
     VALUE_BOOL,
     VALUE_TABLE,
-    VALUE_OTHER, /* a fraction, a function ... */
-    VALUE_TYPED, /* from the command line: any of the above as text */
+    VALUE_EPILOGUE, /* a function, traced: `expr`; NULL: that failed and was told */
+    VALUE_OTHER,    /* a fraction, a function ... */
+    VALUE_TYPED,    /* from the command line: any of the above as text */
 };
 
 struct config_value {
@@ -24,6 +27,7 @@ struct config_value {
     const char *shown; /* for messages: "sm_100f" with its quotes, 96, a function */
     int64_t integer;   /* INTEGER, BOOL */
     bool is_unnamed;   /* stands at a number, not at a name */
+    struct expr *expr;
     struct loc loc;
 };
 

@@ -12,6 +12,8 @@ static const char *type_name(int type)
         return "uint8";
     case 1:
         return "uint16";
+    case 6:
+        return "float16";
     case 7:
         return "float32";
     case 9:
@@ -37,10 +39,24 @@ static const char *l2_name(int l2)
 
 static void put_size(struct buf *out, struct image_size s)
 {
-    static const char *const symbols[] = {
-        [SYM_M] = "m",       [SYM_N] = "n",     [SYM_K] = "k",     [SYM_K2] = "k2",
-        [SYM_N8] = "n8",     [SYM_N4] = "n4",   [SYM_K64] = "k64", [SYM_M128] = "m128",
-        [SYM_N128] = "n128", [SYM_LDA] = "lda", [SYM_LDB] = "ldb", [SYM_LDD] = "ldd",
+    static const char *const symbols[SYM_COUNT] = {
+        [SYM_M] = "m",
+        [SYM_N] = "n",
+        [SYM_K] = "k",
+        [SYM_K2] = "k2",
+        [SYM_K64] = "k64",
+        [SYM_M128] = "m128",
+        [SYM_N128] = "n128",
+        [SYM_LDA] = "lda",
+        [SYM_LDB] = "ldb",
+        [SYM_PIECES] = "o0_pieces",
+        [SYM_PIECES + 1] = "o1_pieces",
+        [SYM_PIECES + 2] = "o2_pieces",
+        [SYM_PIECES + 3] = "o3_pieces",
+        [SYM_LD] = "o0_ld",
+        [SYM_LD + 1] = "o1_ld",
+        [SYM_LD + 2] = "o2_ld",
+        [SYM_LD + 3] = "o3_ld",
     };
     if (s.symbol == SYM_ONE)
         buf_printf(out, "%llu", (unsigned long long)s.factor);
@@ -69,14 +85,44 @@ static void put_tensor(struct buf *out, const struct image_tensor *t)
                l2_name(t->l2_promotion));
 }
 
+static const char *columns(uint32_t shift)
+{
+    return shift ? "n/2" : "n";
+}
+
+static void put_output(struct buf *out, const struct image_output *o)
+{
+    buf_printf(out, "output: %s format=%s cols=%s bits=%u scales=%u\n", o->name,
+               o->format, o->bits ? columns(o->cols_shift) : "0", o->bits,
+               o->scale_block);
+}
+
+static void put_arg(struct buf *out, const struct image_arg *a)
+{
+    static const char *const kinds[] = {[ARG_SCALAR] = "scalar",
+                                        [ARG_COL] = "col",
+                                        [ARG_ROW] = "row",
+                                        [ARG_AUX] = "aux"};
+    buf_printf(out, "arg: %s kind=%s type=%s", a->name, kinds[a->kind], a->type);
+    if (a->kind == ARG_COL || a->kind == ARG_AUX)
+        buf_printf(out, " cols=%s", columns(a->cols_shift));
+    if (a->has_default)
+        buf_printf(out, " default=0x%08x", a->default_bits);
+    buf_puts(out, "\n");
+}
+
 static void put_gemm_keys(const struct image *i, struct buf *out)
 {
     buf_printf(out, "stages: %u\n", i->stages);
     buf_printf(out, "cluster: %u %u %u\n", i->cluster[0], i->cluster[1], i->cluster[2]);
     buf_printf(out, "smem-bytes: %u\n", i->smem_bytes);
     buf_printf(out, "threads: %u\n", i->threads);
-    buf_printf(out, "d-type: %s\n", i->d_type);
     buf_printf(out, "epilogue: %s\n", i->epilogue);
+    buf_printf(out, "n-multiple: %u\n", i->n_multiple);
+    for (int k = 0; k < i->output_count; k++)
+        put_output(out, &i->outputs[k]);
+    for (int k = 0; k < i->arg_count; k++)
+        put_arg(out, &i->args[k]);
     for (int t = 0; t < i->tensor_count; t++)
         put_tensor(out, &i->tensors[t]);
 }
@@ -104,6 +150,7 @@ static void put_manifest(const struct image *i, struct buf *out)
         [PARAM_U32] = "u32",
         [PARAM_U64] = "u64",
         [PARAM_F32] = "f32",
+        [PARAM_B32] = "b32",
         [PARAM_PTR] = "ptr",
     };
     buf_printf(out, "fp4gen-manifest %d\n", IMAGE_MANIFEST_VERSION);

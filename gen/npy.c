@@ -221,7 +221,7 @@ static bool read_type(const struct reader *r, bool void_is_bf16, enum npy_type *
 
 static size_t elem_bytes(enum npy_type type)
 {
-    return type == NPY_F32 ? 4 : 2;
+    return type == NPY_F32 ? 4 : type == NPY_U8 ? 1 : 2;
 }
 
 /* Little endian bytes, whatever the host's order. */
@@ -336,7 +336,8 @@ void npy_free(struct npy *n)
 bool npy_write(const char *path, enum npy_type type, const void *data, size_t rows,
                size_t cols, size_t stride_bytes, struct diags *d)
 {
-    static const char *const descrs[] = {"<f4", "<f2", "|V2"};
+    static const char *const descrs[] = {
+        [NPY_F32] = "<f4", [NPY_F16] = "<f2", [NPY_U8] = "|u1", [NPY_BF16] = "|V2"};
     const size_t unit = elem_bytes(type);
     /* As numpy does: the data starts at a multiple of 64. */
     char header[128 + 1];
@@ -363,9 +364,11 @@ bool npy_write(const char *path, enum npy_type type, const void *data, size_t ro
                 uint16_t half;
                 if (unit == 4) {
                     memcpy(&bits, from + 4 * i, 4);
-                } else {
+                } else if (unit == 2) {
                     memcpy(&half, from + 2 * i, 2);
                     bits = half;
+                } else {
+                    bits = from[i];
                 }
                 for (size_t b = 0; b < unit; b++)
                     to[i * unit + b] = (unsigned char)(bits >> 8 * b);

@@ -10,6 +10,7 @@
 enum npy_type {
     NPY_F32,  /* '<f4' */
     NPY_F16,  /* '<f2' */
+    NPY_U8,   /* '|u1', written only */
     NPY_BF16, /* '|V2': numpy has no bf16 of its own */
 };
 

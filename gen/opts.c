@@ -7,6 +7,7 @@
 
 #include "gen/embed.h"
 #include "gen/nearest.h"
+#include "gen/run_outputs.h"
 
 enum option_id {
 #define OPT(id, name, letter, argument, verbs, meaning) OPT_##id,
@@ -149,6 +150,23 @@ static bool parse_set(struct parser *p, const char *text)
     return true;
 }
 
+static bool parse_setting(struct parser *p, const char *text)
+{
+    struct run_options *r = &p->o->run;
+    const int most = 64;
+    const char *equals = strchr(text, '=');
+    char *end = NULL;
+    double value = equals ? strtod(equals + 1, &end) : 0;
+    if (!equals || equals == text || end == equals + 1 || *end ||
+        r->setting_count == most)
+        return refuse_argument(p, OPT_ARG, text, "NAME=VALUE, as in d_global=0.01");
+    if (!r->settings)
+        r->settings = ARENA_ARRAY(p->arena, struct run_setting, (size_t)most);
+    r->settings[r->setting_count++] = (struct run_setting){
+        arena_strndup(p->arena, text, (size_t)(equals - text)), value};
+    return true;
+}
+
 static bool parse_float(struct parser *p, enum option_id id, const char *text,
                         float *out)
 {
@@ -275,6 +293,8 @@ static bool take_option(struct parser *p, enum option_id id, const char *text)
     case OPT_ROUNDING:
         add_override(p, "rounding?", text);
         return parse_word(p, id, text, "nearest halfstep stochastic", &o->run.rounding);
+    case OPT_ARG:
+        return parse_setting(p, text);
     case OPT_X_TYPE:
         add_override(p, "x.type", text);
         return true;

@@ -3,21 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/image.h"
 #include "gen/config.h"
+#include "gen/plan_epilogue.h"
 
-/* CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion (cuda.h). */
-enum {
-    TYPE_UINT8 = 0,
-    TYPE_UINT16 = 1,
-    TYPE_FLOAT32 = 7,
-    TYPE_BFLOAT16 = 9,
-    SWIZZLE_NONE = 0,
-    SWIZZLE_64B = 2,
-    SWIZZLE_128B = 3,
-    L2_128B = 2,
-    L2_256B = 3,
-};
+/* CUtensorMapSwizzle (cuda.h). */
+enum { SWIZZLE_64B = 2, SWIZZLE_128B = 3 };
 
 enum {
     MMA_K = 64,           /* elements of one mxf4nvf4 instruction */
@@ -52,14 +42,6 @@ static void lay_out_stage(struct plan *p, const struct config *c)
     p->load_warp = 4;
     p->mma_warp = 5;
     p->threads = 32 * 6;
-    p->d_elem_bytes = c->d_type == D_F32 ? 4 : 2;
-    /* 64 bytes of a row at a time: with 128 the staging area would cost the largest
-     * tile a stage. */
-    p->chunk_cols = 64 / p->d_elem_bytes;
-    p->d_swizzle = SWIZZLE_64B;
-    p->staging_warp_bytes = (uint32_t)(32 * p->chunk_cols * p->d_elem_bytes);
-    p->staging_bytes = (uint32_t)p->epilogue_warps * p->staging_warp_bytes;
-
     p->acc_count = c->tile_n <= 192 ? 2 : 1;
     p->acc_col = 0;
     p->acc_cols = c->tile_n;
@@ -101,6 +83,8 @@ int plan_max_stages(const struct config *c, uint32_t limit_bytes)
 {
     struct plan p = {0};
     lay_out_stage(&p, c);
+    if (!plan_outputs(&p, c))
+        return 0;
     return stages_in(&p, limit_bytes);
 }
 
@@ -171,7 +155,7 @@ const struct plan *plan_build(struct arena *a, const struct config *c, struct di
 {
     struct plan *p = ARENA_NEW(a, struct plan);
     lay_out_stage(p, c);
-    if (!smem_fits(p, c, d) || !tmem_fits(p, c, d))
+    if (!plan_epilogue(p, a, c, d) || !smem_fits(p, c, d) || !tmem_fits(p, c, d))
         return NULL;
     const unsigned code_128b = 2, code_64b = 4;
     const uint32_t rows_of_group = 8;
@@ -179,105 +163,10 @@ const struct plan *plan_build(struct arena *a, const struct config *c, struct di
     p->ab_desc = smem_descriptor(rows_of_group * p->row_bytes,
                                  p->swizzle == SWIZZLE_128B ? code_128b : code_64b);
     p->sf_desc = smem_descriptor(rows_of_group * 16, 0);
-    snprintf(p->kernel, sizeof p->kernel, "fp4gen_nvfp4_gemm_%dx%dx%d_s%d_%s_%s_%08x",
-             c->tile_m, c->tile_n, c->tile_k, p->stages,
-             c->d_type == D_F32 ? "f32" : "bf16", c->target->name,
-             (unsigned)(c->hash ^ c->hash >> 32));
+    const char *type = expr_format_name(p->outputs[0].format);
+    snprintf(p->kernel, sizeof p->kernel,
+             "fp4gen_nvfp4_gemm_%dx%dx%d_s%d_%s%s%s_%s_%08x", c->tile_m, c->tile_n,
+             c->tile_k, p->stages, c->expr ? c->epilogue : "", c->expr ? "_" : "", type,
+             c->target->name, (unsigned)(c->hash ^ c->hash >> 32));
     return p;
-}
-
-static struct image_size size_of(uint64_t factor, enum image_symbol symbol)
-{
-    return (struct image_size){factor, symbol};
-}
-
-static void set_matrix(struct image_tensor *t, const char *name, int type,
-                       enum image_symbol cols, enum image_symbol rows,
-                       enum image_symbol stride, uint32_t box_cols, uint32_t box_rows,
-                       int swizzle, int l2)
-{
-    *t = (struct image_tensor){.type = type, .rank = 2, .swizzle = swizzle};
-    snprintf(t->name, sizeof t->name, "%s", name);
-    t->l2_promotion = l2;
-    t->dims[0] = size_of(1, cols);
-    t->dims[1] = size_of(1, rows);
-    t->strides[0] = size_of(1, stride);
-    t->box[0] = box_cols;
-    t->box[1] = box_rows;
-}
-
-/* Scales as 16-bit words: {a 512-byte block, blocks along K, row blocks}.  What lies
- * past the last K block or row block is then zero-filled by the copy. */
-static void set_scales(struct image_tensor *t, const char *name,
-                       enum image_symbol row_blocks, int k_blocks, int blocks)
-{
-    *t = (struct image_tensor){.type = TYPE_UINT16, .rank = 3, .swizzle = SWIZZLE_NONE};
-    snprintf(t->name, sizeof t->name, "%s", name);
-    t->l2_promotion = L2_128B;
-    t->dims[0] = size_of(SF_BLOCK_BYTES / 2, SYM_ONE);
-    t->dims[1] = size_of(1, SYM_K64);
-    t->dims[2] = size_of(1, row_blocks);
-    t->strides[0] = size_of(SF_BLOCK_BYTES, SYM_ONE);
-    t->strides[1] = size_of(SF_BLOCK_BYTES, SYM_K64);
-    t->box[0] = SF_BLOCK_BYTES / 2;
-    t->box[1] = (uint32_t)k_blocks;
-    t->box[2] = (uint32_t)blocks;
-}
-
-static void add_param(struct image *i, const char *name, enum image_param_kind kind)
-{
-    struct image_param *p = &i->params[i->param_count++];
-    snprintf(p->name, sizeof p->name, "%s", name);
-    p->kind = kind;
-}
-
-void plan_image(const struct plan *p, struct image *out)
-{
-    const struct config *c = p->config;
-    *out = (struct image){0};
-    snprintf(out->generator, sizeof out->generator, "fp4gen %s", "0.1.0");
-    snprintf(out->config, sizeof out->config, "%s", c->name);
-    snprintf(out->config_hash, sizeof out->config_hash, "%016llx",
-             (unsigned long long)c->hash);
-    snprintf(out->kernel, sizeof out->kernel, "%s", p->kernel);
-    snprintf(out->target, sizeof out->target, "%s", c->target->name);
-    out->ptx_version = 88;
-    out->tile[0] = (uint32_t)c->tile_m;
-    out->tile[1] = (uint32_t)c->tile_n;
-    out->tile[2] = (uint32_t)c->tile_k;
-    out->stages = (uint32_t)p->stages;
-    out->cluster[0] = out->cluster[1] = out->cluster[2] = 1;
-    out->smem_bytes = p->smem_bytes;
-    out->threads = (uint32_t)p->threads;
-    snprintf(out->d_type, sizeof out->d_type, "%s",
-             c->d_type == D_F32 ? "f32" : "bf16");
-    snprintf(out->epilogue, sizeof out->epilogue, "%s", c->epilogue);
-
-    struct image_tensor *t = out->tensors;
-    /* Bytes, not 4-bit elements: the copy engine then fills the end of a row with zeros
-     * byte by byte (measured on an H200), whatever lies between k and the stride. */
-    const uint32_t row = p->row_bytes;
-    set_matrix(t++, "a", TYPE_UINT8, SYM_K2, SYM_M, SYM_LDA, row, (uint32_t)c->tile_m,
-               p->swizzle, L2_256B);
-    set_matrix(t++, "b", TYPE_UINT8, SYM_K2, SYM_N, SYM_LDB, row, (uint32_t)c->tile_n,
-               p->swizzle, L2_256B);
-    set_scales(t++, "sfa", SYM_M128, p->mmas, 1);
-    set_scales(t++, "sfb", SYM_N128, p->mmas, p->sfb_blocks);
-    /* A tensor store writes whole 16-byte pieces of a row, past the tensor's last
-     * column too (measured on an H200): the map ends before a piece that D does not
-     * fill, and the epilogue stores what is left itself. */
-    bool f32 = c->d_type == D_F32;
-    set_matrix(t++, "d", f32 ? TYPE_FLOAT32 : TYPE_BFLOAT16, f32 ? SYM_N4 : SYM_N8,
-               SYM_M, SYM_LDD, (uint32_t)p->chunk_cols, 32, p->d_swizzle, L2_128B);
-    out->tensor_count = (int)(t - out->tensors);
-
-    for (int i = 0; i < out->tensor_count; i++)
-        add_param(out, out->tensors[i].name, PARAM_TENSOR_MAP);
-    add_param(out, "m", PARAM_U32);
-    add_param(out, "n", PARAM_U32);
-    add_param(out, "k", PARAM_U32);
-    add_param(out, "alpha", PARAM_F32);
-    add_param(out, "alpha_ptr", PARAM_PTR);
-    add_param(out, "d_ptr", PARAM_PTR);
-    add_param(out, "ldd", PARAM_U64);
 }

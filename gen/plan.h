@@ -10,9 +10,39 @@
 
 #include <stdint.h>
 
+#include "gen/expr.h"
+
 struct arena;
 struct config;
 struct diags;
+
+struct lowered;
+
+/* One output.  A thread has a row of it; a chunk of accumulators gives `words`
+ * registers, which are stored to shared memory 16 bytes at a time and go out by TMA,
+ * 32 rows of a warp together. */
+struct plan_output {
+    const char *name; /* "d" */
+    enum expr_format format;
+    int bits;        /* of an element; amax: 0, and all below too */
+    int cols_shift;  /* columns: N >> cols_shift; 1: of pairs */
+    int scale_block; /* columns of a scale; 0: none */
+    int chunk_cols, words;
+    int scale_bytes;      /* of a chunk: 1, 2, 4; 0: none */
+    int hold_words;       /* chunks whose words make 16 bytes: 1 or 2 */
+    int hold_scales;      /* chunks whose scales are stored at once: 1 or 2 */
+    int group_chunks;     /* of one store */
+    int panels;           /* boxes of a store, one beside the other */
+    int piece_elems;      /* in 16 bytes */
+    int box_elems;        /* a panel's columns, in elements of the tensor map */
+    int map_shift;        /* columns >> map_shift: those of the map; E2M1: 1, bytes */
+    int map_type;         /* CUtensorMapDataType */
+    int swizzle;          /* CUtensorMapSwizzle */
+    uint32_t row_bytes;   /* of a panel */
+    uint32_t panel_bytes; /* 32 rows */
+    uint32_t staging_offset,
+        staging_warp; /* first panel of warp 0; bytes to the next */
+};
 
 struct plan {
     const struct config *config; /* borrowed: same arena */
@@ -25,9 +55,16 @@ struct plan {
     uint32_t row_bytes; /* pitch of A and B rows in a stage: K tile / 2 */
     int swizzle;        /* CUtensorMapSwizzle of A and B */
     int sfb_blocks;     /* 128-row blocks of SFB that a tile touches */
-    /* epilogue: chunks of chunk_cols columns, one staging area a warp */
-    int chunk_cols, d_elem_bytes, d_swizzle;
-    uint32_t staging_offset, staging_bytes, staging_warp_bytes;
+    /* epilogue: chunks of chunk_cols accumulators a thread */
+    int chunk_cols;
+    int acc_sets; /* of registers: 2, one is loaded while the other is computed with */
+    int unroll;   /* chunks in the text: 2 where there are two sets or two are held */
+    struct plan_output outputs[EXPR_MAX_OUTPUTS];
+    int output_count;
+    const struct lowered *lowered;            /* NULL: D = alpha * sum, no expression */
+    const char *chunk_text[2], *tail_text[2]; /* its blocks, for each set */
+    int epilogue_registers;                   /* of a thread, estimated */
+    uint32_t staging_offset, staging_bytes;
     /* barriers, byte offsets in shared memory */
     uint32_t barrier_offset, barrier_bytes;
     uint32_t full_bar, empty_bar;         /* arrays of `stages` */

@@ -11,6 +11,9 @@
 #include "gen/run_check.h"
 #include "gen/run_data.h"
 #include "gen/run_quantize.h"
+#include "gen/run_epilogue.h"
+#include "gen/run_outputs.h"
+#include "gen/run_sums.h"
 #include "gen/verbs.h"
 #include "runtime/fp4gen.h"
 #include "runtime/manifest.h"
@@ -34,15 +37,16 @@ struct run {
     struct image image;
     struct npy a_file, b_file;
     struct operand a, b;
-    uint8_t *d_bytes; /* guard, D, guard */
-    struct d_matrix d;
+    struct run_arg args[IMAGE_MAX_ARGS];
+    struct run_output outs[IMAGE_MAX_OUTPUTS];
     float alpha; /* with the global scales of A and B in it */
     fp4gen_device *device;
     fp4gen_device_info info;
     fp4gen_kernel *kernel;
     fp4gen_gemm gemm;
-    uint64_t d_buffer; /* where d_bytes lie on the device */
-    double seconds;    /* of the fastest launch */
+    fp4gen_output gemm_outputs[IMAGE_MAX_OUTPUTS];
+    fp4gen_arg gemm_args[IMAGE_MAX_ARGS];
+    double seconds; /* of the fastest launch */
 };
 
 struct run_options run_defaults(void)
@@ -188,10 +192,11 @@ static bool choose_sizes(struct run *r)
         return false;
     if (k_file)
         g->k += g->k % 2;
-    const uint64_t d_elem = strcmp(r->image.d_type, "f32") == 0 ? 4 : 2;
+    const struct image_output *d = &r->image.outputs[0];
     g->lda = o->lda ? o->lda : align16(((uint64_t)g->k + 1) / 2);
     g->ldb = o->ldb ? o->ldb : align16(((uint64_t)g->k + 1) / 2);
-    g->ldd = o->ldd ? o->ldd : align16(g->n * d_elem);
+    g->ldd = o->ldd ? o->ldd
+                    : align16(((uint64_t)(g->n >> d->cols_shift) * d->bits + 7) / 8);
     return true;
 }
 
@@ -212,6 +217,49 @@ static bool open_device(struct run *r)
     if (r->info.note[0])
         fprintf(r->err, "no GPU for this kernel: %s\n", r->info.note);
     return true;
+}
+
+static struct ref_gemm ref_problem(const struct run *r, float alpha)
+{
+    const fp4gen_gemm *g = &r->gemm;
+    return (struct ref_gemm){.m = g->m,
+                             .n = g->n,
+                             .k = g->k,
+                             .a = r->a.codes,
+                             .b = r->b.codes,
+                             .lda = (size_t)g->lda,
+                             .ldb = (size_t)g->ldb,
+                             .sfa = r->a.scales,
+                             .sfb = r->b.scales,
+                             .alpha = alpha};
+}
+
+/* What the arguments of a sensible call would be depends on the product's size: some
+ * rows of it are computed. */
+static bool choose_globals(struct run *r)
+{
+    const fp4gen_gemm *g = &r->gemm;
+    const uint32_t rows = g->m < 4 ? g->m : 4, cols = g->n < 512 ? g->n : 512;
+    if (!r->job || !r->job->config->expr || rows == 0 || cols == 0)
+        return true;
+    struct ref_dot *dots = malloc((size_t)rows * cols * sizeof *dots);
+    float *acc = malloc((size_t)rows * cols * sizeof *acc);
+    const struct ref_gemm ref = ref_problem(r, 1);
+    bool ok = dots && acc && ref_gemm(&ref, 0, rows, 0, cols, dots);
+    for (size_t i = 0; ok && i < (size_t)rows * cols; i++)
+        acc[i] = (float)dots[i].value;
+    const struct epilogue_run run = {.e = r->job->config->expr,
+                                     .image = &r->image,
+                                     .args = r->args,
+                                     .m = rows,
+                                     .n = cols,
+                                     .acc = acc,
+                                     .alpha = r->alpha};
+    if (ok)
+        epilogue_choose_globals(&run, r->args);
+    free(dots);
+    free(acc);
+    return ok || no_memory(r, "the arguments");
 }
 
 static bool make_operands(struct run *r)
@@ -235,17 +283,13 @@ static bool make_operands(struct run *r)
         operand_random(&r->b, o->seed, 1, pad);
     r->alpha = (float)((double)o->alpha * r->a.global * r->b.global);
 
-    size_t d_bytes;
-    if (matrix_bytes(g->m, g->ldd, &d_bytes))
-        r->d_bytes = malloc(d_bytes + 2 * GUARD_BYTES);
-    if (!r->d_bytes)
-        return no_memory(r, "D");
-    r->d = (struct d_matrix){.m = g->m,
-                             .n = g->n,
-                             .ld_bytes = (size_t)g->ldd,
-                             .is_f32 = strcmp(r->image.d_type, "f32") == 0};
-    d_poison(&r->d, r->d_bytes);
-    return true;
+    const int before = r->diags->count;
+    if (!run_args_make(r->args, &r->image, g->m, g->n, o->seed, o->settings,
+                       o->setting_count, r->diags))
+        return r->diags->count == before ? no_memory(r, "the arguments") : false;
+    if (!run_outputs_make(r->outs, &r->image, g->m, g->n, g->ldd))
+        return no_memory(r, "the outputs");
+    return choose_globals(r);
 }
 
 static bool upload(struct run *r, uint64_t *address, const void *data, size_t bytes)
@@ -256,16 +300,48 @@ static bool upload(struct run *r, uint64_t *address, const void *data, size_t by
            print_error(r, &e);
 }
 
+/* What the epilogue reads and writes, and where the call finds it. */
+static bool upload_epilogue(struct run *r)
+{
+    fp4gen_gemm *g = &r->gemm;
+    bool ok = true;
+    for (int k = 0; ok && k < r->image.output_count; k++) {
+        struct run_output *o = &r->outs[k];
+        ok = upload(r, &o->address, o->bytes, o->bytes_count) &&
+             (!o->scales || upload(r, &o->scales_address, o->scales, o->scales_count));
+        r->gemm_outputs[k] =
+            (fp4gen_output){.name = o->about->name,
+                            .address = o->address + GUARD_BYTES,
+                            .ld = o->about->bits ? o->d.ld_bytes : 0,
+                            .scales = o->scales ? o->scales_address + GUARD_BYTES : 0};
+    }
+    for (int k = 0; ok && k < r->image.arg_count; k++) {
+        struct run_arg *arg = &r->args[k];
+        if (arg->data)
+            ok = upload(r, &arg->address, arg->data, arg->rows * arg->ld_bytes);
+        else if (r->o->alpha_on_device)
+            ok = upload(r, &arg->address, &arg->bits, sizeof arg->bits);
+        r->gemm_args[k] =
+            (fp4gen_arg){.name = arg->about->name,
+                         .value = run_arg_value(arg),
+                         .address = arg->address,
+                         .ld = arg->about->kind == ARG_AUX ? arg->ld_bytes : 0};
+    }
+    g->ldd = 0;
+    g->outputs = r->gemm_outputs;
+    g->output_count = (uint32_t)r->image.output_count;
+    g->args = r->gemm_args;
+    g->arg_count = (uint32_t)r->image.arg_count;
+    return ok;
+}
+
 static bool upload_all(struct run *r)
 {
     fp4gen_gemm *g = &r->gemm;
-    size_t d_bytes = r->d.m * r->d.ld_bytes + 2 * GUARD_BYTES;
     bool ok = upload(r, &g->a, r->a.codes, r->a.codes_bytes) &&
               upload(r, &g->b, r->b.codes, r->b.codes_bytes) &&
               upload(r, &g->sfa, r->a.scales, r->a.scales_bytes) &&
-              upload(r, &g->sfb, r->b.scales, r->b.scales_bytes) &&
-              upload(r, &r->d_buffer, r->d_bytes, d_bytes);
-    g->d = r->d_buffer + GUARD_BYTES;
+              upload(r, &g->sfb, r->b.scales, r->b.scales_bytes) && upload_epilogue(r);
     g->alpha = r->alpha;
     if (ok && r->o->alpha_on_device) {
         g->alpha = NAN; /* must not be used */
@@ -328,9 +404,14 @@ static bool launch(struct run *r)
     }
     if (bar.shown)
         fprintf(r->err, "\r%*s\r", BAR_CHARS + 40, "");
-    size_t d_bytes = r->d.m * r->d.ld_bytes + 2 * GUARD_BYTES;
-    ok = ok &&
-         fp4gen_download(r->device, r->d_bytes, r->d_buffer, d_bytes, &e) == FP4GEN_OK;
+    for (int k = 0; ok && k < r->image.output_count; k++) {
+        struct run_output *out = &r->outs[k];
+        ok = !fp4gen_download(r->device, out->bytes, out->address, out->bytes_count,
+                              &e) &&
+             (!out->scales ||
+              !fp4gen_download(r->device, out->scales, out->scales_address,
+                               out->scales_count, &e));
+    }
     return ok || print_error(r, &e);
 }
 
@@ -352,14 +433,19 @@ static void print_launch(const struct run *r)
 
 static bool check_touched(const struct run *r)
 {
-    struct d_touched t = d_check_touched(&r->d);
-    if (t.unwritten)
-        diag_add(r->diags, DIAG_RUN_UNWRITTEN, loc_none(), t.unwritten,
-                 t.first_unwritten.row, t.first_unwritten.col);
-    if (t.strayed)
-        diag_add(r->diags, DIAG_RUN_STRAYED, loc_none(), t.strayed,
-                 (long long)t.first_strayed);
-    return !t.unwritten && !t.strayed;
+    bool ok = true;
+    for (int k = 0; k < r->image.output_count; k++) {
+        const char *name = r->outs[k].about->name;
+        struct d_touched t = d_check_touched(&r->outs[k].d);
+        if (t.unwritten)
+            diag_add(r->diags, DIAG_RUN_UNWRITTEN, loc_none(), t.unwritten, name, name,
+                     t.first_unwritten.row, t.first_unwritten.col);
+        if (t.strayed)
+            diag_add(r->diags, DIAG_RUN_STRAYED, loc_none(), t.strayed, name,
+                     (long long)t.first_strayed);
+        ok = ok && !t.unwritten && !t.strayed;
+    }
+    return ok;
 }
 
 static int thread_count(void)
@@ -374,31 +460,28 @@ static uint64_t count_macs(const fp4gen_gemm *g)
     return macs < 1e18 ? (uint64_t)g->m * g->n * g->k : UINT64_MAX;
 }
 
-static bool check_values(struct run *r)
+static bool checks_all(const struct run *r)
+{
+    return r->o->check == RUN_CHECK_FULL || count_macs(&r->gemm) <= CHECK_ALL_MACS;
+}
+
+/* The product itself, in bf16 or f32. */
+static bool check_product(struct run *r, const struct d_matrix *d, float alpha)
 {
     const fp4gen_gemm *g = &r->gemm;
-    const struct ref_gemm ref = {.m = g->m,
-                                 .n = g->n,
-                                 .k = g->k,
-                                 .a = r->a.codes,
-                                 .b = r->b.codes,
-                                 .lda = (size_t)g->lda,
-                                 .ldb = (size_t)g->ldb,
-                                 .sfa = r->a.scales,
-                                 .sfb = r->b.scales,
-                                 .alpha = r->alpha};
-    const char *type = r->d.is_f32 ? "f32" : "bf16";
-    const bool all = r->o->check == RUN_CHECK_FULL || count_macs(g) <= CHECK_ALL_MACS;
+    const struct ref_gemm ref = ref_problem(r, alpha);
+    const char *type = d->is_f32 ? "f32" : "bf16";
+    const bool all = checks_all(r);
     struct d_compared c;
-    bool ok = all ? d_compare_all(&r->d, &ref, thread_count(), &c)
-                  : d_compare_part(&r->d, &ref, r->image.tile[0], r->image.tile[1],
+    bool ok = all ? d_compare_all(d, &ref, thread_count(), &c)
+                  : d_compare_part(d, &ref, r->image.tile[0], r->image.tile[1],
                                    RANDOM_ELEMENTS, r->o->seed, &c);
     if (!ok)
         return no_memory(r, "the reference");
     fprintf(r->out,
-            "D %u x %u %s: worst error %.3g of the bound (half an ulp of %s + "
+            "%s %u x %u %s: worst error %.3g of the bound (half an ulp of %s + "
             "(K/64 + 1) 2^-23 sum |a b sa sb|)\n",
-            g->m, g->n, type, c.worst, type);
+            d == &r->outs[0].d ? "D" : "sums", g->m, g->n, type, c.worst, type);
     if (!all)
         fprintf(r->out,
                 "compared: first and last rows and columns of all tiles and %d random "
@@ -413,11 +496,86 @@ static bool check_values(struct run *r)
     return false;
 }
 
+static bool report_epilogue(struct run *r, const struct epilogue_compared *c,
+                            bool exact)
+{
+    /* Approximations may differ in their last bits, and then a code, or a scale with
+     * the codes of its block, now and then. */
+    const double most = exact ? 0 : 0.02;
+    fprintf(r->out, "outputs: %llu of %llu elements and scales as evaluated%s\n",
+            (unsigned long long)(c->elements - (c->wrong < c->elements ? c->wrong : 0)),
+            (unsigned long long)c->elements,
+            exact ? "" : ", with other approximations");
+    if ((double)c->wrong <= most * (double)c->elements)
+        return true;
+    diag_add(r->diags, DIAG_RUN_EPILOGUE, loc_none(), (unsigned long long)c->wrong,
+             (unsigned long long)c->elements, c->is_scale ? "scale " : "",
+             r->image.outputs[c->output].name, c->row, c->col, c->got,
+             c->by_reference ? "reference" : "expression", c->want);
+    return false;
+}
+
+/* Sums by a kernel without epilogue, these against the reference, and outputs against
+ * what the expression makes of the sums. */
+static bool check_epilogue(struct run *r)
+{
+    const fp4gen_gemm *g = &r->gemm;
+    struct job *job = NULL;
+    uint8_t *bytes = NULL;
+    fp4gen_error e = {0};
+    struct d_matrix sums = {.m = g->m, .n = g->n, .is_f32 = true};
+    if (!sums_run(r->device, &r->o->job, g, &job, &bytes, &sums.ld_bytes, &e)) {
+        print_diags(job->diags, r->err);
+        if (e.status)
+            print_error(r, &e);
+        else if (!job->diags->count)
+            no_memory(r, "the sums");
+        job_free(job);
+        return false;
+    }
+    job_free(job);
+    sums.bytes = bytes;
+    float *acc = malloc((size_t)g->m * g->n * sizeof *acc + 1);
+    bool ok = acc != NULL || no_memory(r, "the sums");
+    for (size_t row = 0; ok && row < g->m; row++)
+        memcpy(acc + row * g->n, bytes + GUARD_BYTES + row * sums.ld_bytes,
+               g->n * sizeof *acc);
+    ok = ok && check_product(r, &sums, 1);
+    if (ok) {
+        const struct expr *expr = r->job->config->expr;
+        const struct epilogue_run run = {.e = expr,
+                                         .image = &r->image,
+                                         .args = r->args,
+                                         .outs = r->outs,
+                                         .m = g->m,
+                                         .n = g->n,
+                                         .acc = acc,
+                                         .alpha = r->alpha};
+        const size_t some_rows = 61; /* prime: rows of all warps and tiles */
+        struct epilogue_compared c;
+        epilogue_compare(&run, 0, checks_all(r) ? 1 : some_rows, &c);
+        ok = report_epilogue(r, &c, r->info.emulated || !epilogue_is_approximate(expr));
+    }
+    free(acc);
+    free(bytes);
+    return ok;
+}
+
+static bool check_values(struct run *r)
+{
+    if (strcmp(r->image.epilogue, "identity") == 0)
+        return check_product(r, &r->outs[0].d, r->alpha);
+    if (r->job)
+        return check_epilogue(r);
+    diag_add(r->diags, DIAG_RUN_CHECK_PTX, loc_none(), r->image.epilogue);
+    return false;
+}
+
 /* Both operands came from files: how much of their product has FP4 cost? */
 static void print_loss(const struct run *r)
 {
     const bool all = count_macs(&r->gemm) <= CHECK_ALL_MACS;
-    struct d_loss l = d_measure_loss(&r->d, &r->a_file, &r->b_file, r->o->alpha,
+    struct d_loss l = d_measure_loss(&r->outs[0].d, &r->a_file, &r->b_file, r->o->alpha,
                                      all ? 0 : RANDOM_ELEMENTS, r->o->seed);
     fprintf(r->out,
             "against the unquantised product: relative error %.4g, largest difference "
@@ -428,9 +586,14 @@ static void print_loss(const struct run *r)
 
 static bool write_result(struct run *r)
 {
-    const enum npy_type type = r->d.is_f32 ? NPY_F32 : NPY_BF16;
-    return npy_write(r->o->d, type, r->d_bytes + GUARD_BYTES, r->d.m, r->d.n,
-                     r->d.ld_bytes, r->diags);
+    const struct run_output *o = &r->outs[0];
+    const size_t bits = o->d.bits;
+    const enum npy_type type = bits == 32                              ? NPY_F32
+                               : strcmp(o->about->format, "bf16") == 0 ? NPY_BF16
+                               : bits == 16                            ? NPY_F16
+                                                                       : NPY_U8;
+    return npy_write(r->o->d, type, o->bytes + GUARD_BYTES, o->d.m,
+                     bits == 4 ? o->d.n / 2 : o->d.n, o->d.ld_bytes, r->diags);
 }
 
 static bool is_stochastic(const char *rounding)
@@ -490,7 +653,7 @@ static int run(struct run *r)
             ok = check_values(r);
         if (!ok)
             return FAILED;
-        if (r->o->a && r->o->b)
+        if (r->o->a && r->o->b && strcmp(r->image.epilogue, "identity") == 0)
             print_loss(r);
     }
     return !r->o->d || write_result(r) ? DONE : FAILED;
@@ -499,10 +662,16 @@ static int run(struct run *r)
 static void close_run(struct run *r)
 {
     if (r->device) {
-        const uint64_t buffers[] = {r->gemm.a,   r->gemm.b,   r->gemm.sfa,
-                                    r->gemm.sfb, r->d_buffer, r->gemm.alpha_ptr};
+        const uint64_t buffers[] = {r->gemm.a, r->gemm.b, r->gemm.sfa, r->gemm.sfb,
+                                    r->gemm.alpha_ptr};
         for (size_t i = 0; i < COUNT_OF(buffers); i++)
             fp4gen_free(r->device, buffers[i], NULL);
+        for (int k = 0; k < r->image.output_count; k++) {
+            fp4gen_free(r->device, r->outs[k].address, NULL);
+            fp4gen_free(r->device, r->outs[k].scales_address, NULL);
+        }
+        for (int k = 0; k < r->image.arg_count; k++)
+            fp4gen_free(r->device, r->args[k].address, NULL);
         fp4gen_unload(r->kernel);
         fp4gen_close(r->device);
     }
@@ -510,7 +679,8 @@ static void close_run(struct run *r)
     operand_free(&r->b);
     npy_free(&r->a_file);
     npy_free(&r->b_file);
-    free(r->d_bytes);
+    run_args_free(r->args, &r->image);
+    run_outputs_free(r->outs, &r->image);
     if (r->job)
         job_free(r->job);
     arena_free(r->arena);

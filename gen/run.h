@@ -17,6 +17,8 @@ enum run_check {
     RUN_CHECK_FULL, /* all of D */
 };
 
+struct run_setting;
+
 struct run_options {
     const char *ptx_path; /* kernel as it lies on disk; NULL: generate it from job */
     struct job_options job;
@@ -38,6 +40,8 @@ struct run_options {
     const char *x;          /* .npy file or NULL */
     const char *global;     /* a number, "amax", or NULL: from the amax of the host */
     uint64_t ldx, ldc, lds; /* row strides in bytes; 0: the smallest */
+    struct run_setting *settings; /* --arg: scalars of the epilogue */
+    int setting_count;
 };
 
 /* Everything unset; m, n, k -1, alpha 1, repeat 1, pad_byte 0x7f. */

@@ -11,6 +11,16 @@
 #define ROWS_AT_ONCE 16
 #define MAX_THREADS 64
 
+static size_t bits_of(const struct d_matrix *d)
+{
+    return d->bits ? d->bits : d->is_f32 ? 32 : 16;
+}
+
+static size_t row_bytes_of(const struct d_matrix *d)
+{
+    return (d->n * bits_of(d) + 7) / 8;
+}
+
 static const uint8_t *element_bytes(const struct d_matrix *d, size_t row, size_t col)
 {
     return d->bytes + GUARD_BYTES + row * d->ld_bytes + col * (d->is_f32 ? 4 : 2);
@@ -21,8 +31,7 @@ void d_poison(struct d_matrix *d, uint8_t *bytes)
     d->bytes = bytes;
     memset(bytes, GUARD_BYTE, d->m * d->ld_bytes + 2 * GUARD_BYTES);
     for (size_t row = 0; row < d->m; row++)
-        memset(bytes + GUARD_BYTES + row * d->ld_bytes, POISON_BYTE,
-               d->n * (d->is_f32 ? 4 : 2));
+        memset(bytes + GUARD_BYTES + row * d->ld_bytes, POISON_BYTE, row_bytes_of(d));
 }
 
 double d_element(const struct d_matrix *d, size_t row, size_t col)
@@ -40,11 +49,12 @@ double d_element(const struct d_matrix *d, size_t row, size_t col)
 struct d_touched d_check_touched(const struct d_matrix *d)
 {
     struct d_touched t = {0};
-    const size_t unit = d->is_f32 ? 4 : 2, row_bytes = d->n * unit;
+    const size_t unit = bits_of(d) / 8, row_bytes = row_bytes_of(d);
+    const size_t shown = unit >= 2 ? d->n : 0; /* columns whose poison shows */
     static const uint8_t poison[4] = {POISON_BYTE, POISON_BYTE, POISON_BYTE,
                                       POISON_BYTE};
     for (size_t row = 0; row < d->m; row++) {
-        for (size_t col = 0; col < d->n; col++)
+        for (size_t col = 0; col < shown; col++)
             if (memcmp(element_bytes(d, row, col), poison, unit) == 0 && !t.unwritten++)
                 t.first_unwritten = (struct d_place){row, col};
         const uint8_t *start = d->bytes + GUARD_BYTES + row * d->ld_bytes;

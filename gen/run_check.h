@@ -18,6 +18,7 @@ struct d_matrix {
     const uint8_t *bytes; /* guard, m rows of ld_bytes, guard */
     size_t m, n, ld_bytes;
     bool is_f32;
+    size_t bits; /* of an element; 0: as is_f32 says */
 };
 
 /* Fills `bytes`, which are D's from now on, with guards and poison. */
@@ -28,7 +29,8 @@ struct d_place {
     size_t row, col;
 };
 
-/* Every byte must be as it was, or part of an element; every element written. */
+/* Every byte must be as it was, or part of an element; every element written.  The
+ * latter shows in elements of 16 and 32 bits, where the poison is a NaN. */
 struct d_touched {
     size_t unwritten, strayed; /* elements, bytes */
     struct d_place first_unwritten;

@@ -10,6 +10,7 @@
 #include "core/image.h"
 #include "gen/config.h"
 #include "gen/embed.h"
+#include "gen/lower.h"
 #include "gen/lua.h"
 #include "gen/nearest.h"
 #include "gen/plan.h"
@@ -195,7 +196,7 @@ static void push_bool(lua_State *L, bool x)
 
 static void push_text(lua_State *L, const char *x)
 {
-    lua_pushstring(L, x);
+    lua_pushstring(L, x ? x : "");
 }
 
 #define PUSH(L, x)                                                                     \
@@ -214,6 +215,45 @@ static const char *version_of(char text[16], int version)
     return text;
 }
 
+static int unknown_member(lua_State *L)
+{
+    return luaL_error(L, "there is no field '%s' here", luaL_tolstring(L, 2, NULL));
+}
+
+/* The table on top of the stack goes into the list below it. */
+static void add_member(lua_State *L, int index)
+{
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, unknown_member);
+    lua_setfield(L, -2, "__index");
+    lua_setmetatable(L, -2);
+    lua_rawseti(L, -2, index);
+}
+
+static void push_output(lua_State *L, int index, const struct plan_output *o)
+{
+    lua_createtable(L, 0, 20);
+    push_int(L, index - 1);
+    lua_setfield(L, -2, "index");
+#define OUTPUT_FIELD(name, expression)                                                 \
+    PUSH(L, expression);                                                               \
+    lua_setfield(L, -2, #name);
+#include "gen/tmpl_fields.def"
+#undef OUTPUT_FIELD
+    add_member(L, index);
+}
+
+static void push_arg(lua_State *L, int index, const struct image_arg *arg)
+{
+    lua_createtable(L, 0, 4);
+#define ARG_FIELD(name, expression)                                                    \
+    PUSH(L, expression);                                                               \
+    lua_setfield(L, -2, #name);
+#include "gen/tmpl_fields.def"
+#undef ARG_FIELD
+    add_member(L, index);
+}
+
 /* Fills the table on top of the stack. */
 static void set_fields(lua_State *L, const struct plan *p)
 {
@@ -228,6 +268,14 @@ static void set_fields(lua_State *L, const struct plan *p)
 #include "gen/tmpl_fields.def"
 #undef FIELD
 #undef version_text
+    lua_createtable(L, p->output_count, 0);
+    for (int k = 0; k < p->output_count; k++)
+        push_output(L, k + 1, &p->outputs[k]);
+    lua_setfield(L, -2, "outputs");
+    lua_createtable(L, image.arg_count, 0);
+    for (int k = 0; k < image.arg_count; k++)
+        push_arg(L, k + 1, &image.args[k]);
+    lua_setfield(L, -2, "args");
 }
 
 static void set_values(lua_State *L, const struct tmpl_value *v, int count)

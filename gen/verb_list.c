@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "gen/embed.h"
+#include "gen/trace.h"
 #include "gen/verbs.h"
 
 enum { NAME_COLS = 16, CONFIG_COLS = 28, MOST_WORDS = 32 };
@@ -105,12 +106,13 @@ static void list_configs(struct arena *a, FILE *out)
     }
 }
 
-static void list_words(struct arena *a, const char *title, const char *path, FILE *out)
+static void list_epilogues(struct arena *a, FILE *out)
 {
-    struct words w = allowed(a, path);
-    fprintf(out, "%s\n", title);
-    for (int i = 0; i < w.count; i++)
-        fprintf(out, "  %s\n", w.word[i]);
+    int count;
+    const struct trace_name *names = trace_names(a, &count);
+    fputs("epilogues\n", out);
+    for (int i = 0; i < count; i++)
+        fprintf(out, "  %-*s %s\n", NAME_COLS + 5, names[i].name, names[i].summary);
 }
 
 static void list_fields(struct arena *a, const char *constructor, FILE *out)
@@ -127,7 +129,7 @@ static void list_fields(struct arena *a, const char *constructor, FILE *out)
 static void list_all(struct arena *a, FILE *out)
 {
     list_configs(a, out);
-    list_words(a, "epilogues", "epilogue", out);
+    list_epilogues(a, out);
     struct words targets = allowed(a, "target"), types = allowed(a, "d.type");
     fputs("targets\n", out);
     for (int i = 0; i < targets.count; i++)

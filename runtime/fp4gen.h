@@ -13,6 +13,10 @@
  *   SFB  likewise for B:        ceil(n/128) * ceil(k/64) * 512 bytes
  *   D    m x n  bf16 or f32 as the kernel says, row-major, row stride ldd bytes
  *
+ * An epilogue makes something else of the product: other formats, n/2 columns, scales,
+ * several outputs; and it may want parameters.  fp4gen_kernel_info says what there is,
+ * fp4gen_output and fp4gen_arg give it, by name.  D is the first output.
+ *
  * Row strides and base addresses are multiples of 16 bytes (cuTensorMapEncodeTiled).
  * k is even.  Scale rows past m or n and scale bytes past k may hold anything. */
 #ifndef FP4GEN_H
@@ -92,9 +96,44 @@ typedef struct fp4gen_kernel_info {
     char name[128]; /* entry */
     char target[16];
     uint32_t tile_m, tile_n, tile_k, stages, smem_bytes, threads;
-    int d_is_f32; /* else bf16 */
+    int d_is_f32;        /* is the first output f32? */
+    char epilogue[32];   /* "identity" */
+    uint32_t n_multiple; /* n must be a multiple of it */
+    uint32_t output_count, arg_count;
+    struct fp4gen_output_info {
+        char name[16];        /* "d" */
+        char format[16];      /* f32 bf16 f16 e4m3 e5m2 e2m1 nvfp4 mxfp4 mxfp8_e4m3
+                                 mxfp8_e5m2, or amax: one f32, which is raised */
+        uint32_t bits;        /* of an element */
+        uint32_t cols_shift;  /* it has n >> cols_shift columns */
+        uint32_t scale_block; /* columns of a scale byte; 0: no scales */
+    } outputs[4];
+    struct fp4gen_arg_info {
+        char name[16];
+        char kind[8]; /* scalar, col: one a column, row: one a row, aux: m rows */
+        char type[8]; /* f32 s32 u32, bf16 f16 but for scalars */
+        uint32_t cols_shift; /* col and aux have n >> cols_shift columns */
+        int has_default;     /* of scalars: it may be left out */
+    } args[16];
 } fp4gen_kernel_info;
 void fp4gen_kernel_get_info(const fp4gen_kernel *k, fp4gen_kernel_info *out);
+
+/* A parameter of the epilogue. */
+typedef struct fp4gen_arg {
+    const char *name;
+    double value;     /* of a scalar; used when address is 0 */
+    uint64_t address; /* on the device: of a scalar, or 0; of the elements else, a
+                         multiple of 16 */
+    uint64_t ld;      /* of aux: bytes from row to row; 0: dense */
+} fp4gen_arg;
+
+/* An output of the epilogue. */
+typedef struct fp4gen_output {
+    const char *name;
+    uint64_t address; /* of the elements; of amax's f32 */
+    uint64_t ld;      /* bytes from row to row; 0: dense */
+    uint64_t scales;  /* 128x4 block layout, as SFA, of m rows; padding is set to 0 */
+} fp4gen_output;
 
 typedef struct fp4gen_gemm {
     uint32_t m, n, k;           /* elements */
@@ -104,11 +143,17 @@ typedef struct fp4gen_gemm {
     uint64_t alpha_ptr;         /* device address of one float, or 0 */
     void *stream;               /* CUstream, NULL: the default stream */
     uint32_t ctas;              /* grid size, 0: as many as there are SMs */
+    uint64_t d_scales;          /* d, ldd, d_scales: the first output, if it is not
+                                   among `outputs` */
+    const fp4gen_output *outputs;
+    const fp4gen_arg *args;
+    uint32_t output_count, arg_count;
 } fp4gen_gemm;
 /* Would fp4gen_run take these sizes and strides?  Fills in strides that are 0; does not
  * look at addresses. */
 fp4gen_status fp4gen_check(const fp4gen_kernel *k, fp4gen_gemm *g, fp4gen_error *err);
-/* m = 0 or n = 0 is a no-op; k = 0 sets D to 0.  Asynchronous in the stream. */
+/* m = 0 or n = 0 is a no-op; with k = 0 all products are 0.  Asynchronous in the
+ * stream. */
 fp4gen_status fp4gen_run(fp4gen_kernel *k, const fp4gen_gemm *g, fp4gen_error *err);
 /* The same, waits for the result and says how long it took between two events. */
 fp4gen_status fp4gen_run_timed(fp4gen_kernel *k, const fp4gen_gemm *g,

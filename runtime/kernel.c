@@ -6,11 +6,10 @@
 
 #include "runtime/error.h"
 #include "runtime/manifest.h"
+#include "runtime/problem.h"
 #include "runtime/tensor_map.h"
 
-#define MAX_SIZE                                                                       \
-    0x7fffff00u /* TMA coordinates are signed, and tiles reach past the end */
-#define MAX_STRIDE ((uint64_t)1 << 40)
+enum { ZEROS_BYTES = 512 /* a block of scales */ };
 
 static fp4gen_status load_kernel(fp4gen_kernel *k, fp4gen_device *dev, const char *text,
                                  size_t bytes, fp4gen_error *err)
@@ -27,6 +26,10 @@ static fp4gen_status load_kernel(fp4gen_kernel *k, fp4gen_device *dev, const cha
         snprintf(name, sizeof name, "%s_amax", k->image.kernel);
         status = module_function(k->module, name, 0, &k->amax, err);
     }
+    if (!status && !k->image.op[0])
+        status = fp4gen_alloc(dev, &k->zeros, ZEROS_BYTES, err);
+    if (!status && k->zeros)
+        status = fp4gen_fill(dev, k->zeros, 0, ZEROS_BYTES, err);
     int count = device_query(dev, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     k->sm_count = count > 0 ? (uint32_t)count : 1;
     return status;
@@ -59,6 +62,8 @@ void fp4gen_unload(fp4gen_kernel *k)
 {
     if (!k)
         return;
+    if (k->zeros)
+        fp4gen_free(k->module->dev, k->zeros, NULL);
     fp4gen_module_unload(k->module);
     free(k);
 }
@@ -73,11 +78,6 @@ fp4gen_status kernel_is_for(const fp4gen_kernel *k, bool gemm, const char *funct
                 function);
 }
 
-static bool d_is_f32(const fp4gen_kernel *k)
-{
-    return strcmp(k->image.d_type, "f32") == 0;
-}
-
 void fp4gen_kernel_get_info(const fp4gen_kernel *k, fp4gen_kernel_info *out)
 {
     memset(out, 0, sizeof *out);
@@ -89,7 +89,44 @@ void fp4gen_kernel_get_info(const fp4gen_kernel *k, fp4gen_kernel_info *out)
     out->stages = k->image.stages;
     out->smem_bytes = k->image.smem_bytes;
     out->threads = k->image.threads;
-    out->d_is_f32 = d_is_f32(k);
+    out->d_is_f32 = strcmp(k->image.outputs[0].format, "f32") == 0;
+    memcpy(out->epilogue, k->image.epilogue, sizeof out->epilogue);
+    out->n_multiple = k->image.n_multiple;
+    out->output_count = (uint32_t)k->image.output_count;
+    out->arg_count = (uint32_t)k->image.arg_count;
+    for (int i = 0; i < k->image.output_count; i++) {
+        const struct image_output *o = &k->image.outputs[i];
+        memcpy(out->outputs[i].name, o->name, sizeof o->name);
+        memcpy(out->outputs[i].format, o->format, sizeof o->format);
+        out->outputs[i].bits = o->bits;
+        out->outputs[i].cols_shift = o->cols_shift;
+        out->outputs[i].scale_block = o->scale_block;
+    }
+    static const char *const kinds[] = {[ARG_SCALAR] = "scalar",
+                                        [ARG_COL] = "col",
+                                        [ARG_ROW] = "row",
+                                        [ARG_AUX] = "aux"};
+    for (int i = 0; i < k->image.arg_count; i++) {
+        const struct image_arg *arg = &k->image.args[i];
+        memcpy(out->args[i].name, arg->name, sizeof arg->name);
+        memcpy(out->args[i].kind, kinds[arg->kind], strlen(kinds[arg->kind]) + 1);
+        memcpy(out->args[i].type, arg->type, sizeof arg->type);
+        out->args[i].cols_shift = arg->cols_shift;
+        out->args[i].has_default = arg->has_default;
+    }
+}
+
+fp4gen_status fp4gen_check(const fp4gen_kernel *k, fp4gen_gemm *g, fp4gen_error *err)
+{
+    struct problem p;
+    if (!k || !g)
+        return fail(err, FP4GEN_BAD_ARGUMENT, ERROR(NULL_ARGUMENT), "fp4gen_check");
+    fp4gen_status status = kernel_is_for(k, true, "fp4gen_run", err);
+    if (!status)
+        status = problem_make(&p, &k->image, g, false, err);
+    if (!status)
+        *g = p.g;
+    return status;
 }
 
 static uint64_t ceil_div_u64(uint64_t x, uint64_t by)
@@ -97,135 +134,66 @@ static uint64_t ceil_div_u64(uint64_t x, uint64_t by)
     return x / by + (x % by != 0);
 }
 
-/* Fills in a stride that was left 0, and refuses one that no tensor map takes. */
-static fp4gen_status check_stride(const char *name, uint64_t row_bytes,
-                                  uint64_t *stride, fp4gen_error *err)
+static uint64_t size_value(struct image_size s, const struct image *i,
+                           const struct problem *p)
 {
-    const fp4gen_status bad = FP4GEN_BAD_ARGUMENT;
-    uint64_t padded = ceil_div_u64(row_bytes, 16) * 16;
-    if (*stride == 0 && row_bytes % 16 != 0)
-        return fail(err, bad, ERROR(GEMM_DENSE), name, U64(row_bytes), name,
-                    U64(padded));
-    if (*stride == 0)
-        *stride = row_bytes;
-    if (*stride % 16 != 0)
-        return fail(err, bad, ERROR(GEMM_STRIDE), name, U64(*stride),
-                    U64(ceil_div_u64(*stride, 16) * 16));
-    if (*stride < row_bytes)
-        return fail(err, bad, ERROR(GEMM_STRIDE_SHORT), name, U64(*stride),
-                    U64(row_bytes));
-    if (*stride >= MAX_STRIDE)
-        return fail(err, bad, ERROR(GEMM_STRIDE_LONG), name, U64(*stride));
-    return FP4GEN_OK;
-}
-
-static fp4gen_status check_address(const char *name, uint64_t address, uint64_t unit,
-                                   fp4gen_error *err)
-{
-    if (address == 0)
-        return fail(err, FP4GEN_BAD_ARGUMENT, ERROR(NULL_ADDRESS), name);
-    if (address % unit != 0)
-        return fail(err, FP4GEN_BAD_ARGUMENT, ERROR(GEMM_ADDRESS), name, U64(address),
-                    U64(unit));
-    return FP4GEN_OK;
-}
-
-fp4gen_status fp4gen_check(const fp4gen_kernel *k, fp4gen_gemm *g, fp4gen_error *err)
-{
-    if (!k || !g)
-        return fail(err, FP4GEN_BAD_ARGUMENT, ERROR(NULL_ARGUMENT), "fp4gen_check");
-    fp4gen_status s = kernel_is_for(k, true, "fp4gen_run", err);
-    if (s)
-        return s;
-    const struct {
-        const char *name;
-        uint32_t value;
-    } sizes[] = {{"m", g->m}, {"n", g->n}, {"k", g->k}};
-    for (int i = 0; i < 3; i++)
-        if (sizes[i].value > MAX_SIZE)
-            return fail(err, FP4GEN_BAD_ARGUMENT, ERROR(GEMM_SIZE), sizes[i].name,
-                        sizes[i].value, MAX_SIZE);
-    if (g->k % 2 != 0)
-        return fail(err, FP4GEN_BAD_ARGUMENT, ERROR(GEMM_ODD_K), g->k, g->k + 1);
-    s = check_stride("d", (uint64_t)g->n * (d_is_f32(k) ? 4 : 2), &g->ldd, err);
-    if (!s)
-        s = check_stride("a", g->k / 2, &g->lda, err);
-    if (!s)
-        s = check_stride("b", g->k / 2, &g->ldb, err);
-    return s;
-}
-
-/* D alone is needed when k is 0. */
-static fp4gen_status check_addresses(const fp4gen_gemm *g, fp4gen_error *err)
-{
-    fp4gen_status s = check_address("d", g->d, 16, err);
-    if (s || g->k == 0)
-        return s;
-    s = check_address("a", g->a, 16, err);
-    if (!s)
-        s = check_address("b", g->b, 16, err);
-    if (!s)
-        s = check_address("sfa", g->sfa, 16, err);
-    if (!s)
-        s = check_address("sfb", g->sfb, 16, err);
-    if (!s && g->alpha_ptr)
-        s = check_address("alpha_ptr", g->alpha_ptr, 4, err);
-    return s;
-}
-
-static fp4gen_status zero_d(const fp4gen_kernel *k, const fp4gen_gemm *g,
-                            fp4gen_error *err)
-{
-    const fp4gen_device *dev = k->module->dev;
-    fp4gen_status status = device_enter(dev, err);
-    if (status)
-        return status;
-    CUresult r = dev->driver.cuMemsetD2D8Async(g->d, g->ldd, 0,
-                                               (size_t)g->n * (d_is_f32(k) ? 4 : 2),
-                                               g->m, (CUstream)g->stream);
-    device_leave(dev);
-    if (r)
-        return fail_cuda(&dev->driver, err, FP4GEN_LAUNCH_FAILED, r, "zeroing d", NULL);
-    return FP4GEN_OK;
-}
-
-static uint64_t size_value(struct image_size s, const fp4gen_gemm *g)
-{
-    const uint64_t value[] = {
-        [SYM_ONE] = 1,
-        [SYM_M] = g->m,
-        [SYM_N] = g->n,
-        [SYM_K] = g->k,
-        [SYM_K2] = g->k / 2,
-        [SYM_N8] = g->n < 8 ? 8 : g->n / 8 * 8,
-        [SYM_N4] = g->n < 4 ? 4 : g->n / 4 * 4,
-        [SYM_K64] = ceil_div_u64(g->k, 64),
-        [SYM_M128] = ceil_div_u64(g->m, 128),
-        [SYM_N128] = ceil_div_u64(g->n, 128),
-        [SYM_LDA] = g->lda,
-        [SYM_LDB] = g->ldb,
-        [SYM_LDD] = g->ldd,
-    };
-    uint64_t v = value[s.symbol];
+    const fp4gen_gemm *g = &p->g;
+    uint64_t v = 1;
+    switch (s.symbol) {
+    case SYM_M:
+        v = g->m;
+        break;
+    case SYM_N:
+        v = g->n;
+        break;
+    case SYM_K:
+        v = g->k;
+        break;
+    case SYM_K2:
+        v = g->k / 2;
+        break;
+    case SYM_K64:
+        v = ceil_div_u64(g->k, 64);
+        break;
+    case SYM_M128:
+        v = ceil_div_u64(g->m, 128);
+        break;
+    case SYM_N128:
+        v = ceil_div_u64(g->n, 128);
+        break;
+    case SYM_LDA:
+        v = g->lda;
+        break;
+    case SYM_LDB:
+        v = g->ldb;
+        break;
+    default:
+        if (s.symbol >= SYM_LD) {
+            v = p->outputs[s.symbol - SYM_LD].ld;
+        } else if (s.symbol >= SYM_PIECES) {
+            v = output_row_bytes(&i->outputs[s.symbol - SYM_PIECES], g->n) / 16;
+            v = v ? v : 1;
+        }
+    }
     /* Saturates; tensor_map_check() knows what is too much. */
     return v && s.factor > UINT64_MAX / v ? UINT64_MAX : s.factor * v;
 }
 
-static uint64_t tensor_address(const char *name, const fp4gen_gemm *g)
+static uint64_t tensor_address(const char *name, const struct problem *p)
 {
+    const fp4gen_gemm *g = &p->g;
     const struct {
         const char *name;
         uint64_t address;
-    } tensors[] = {
-        {"a", g->a}, {"b", g->b}, {"sfa", g->sfa}, {"sfb", g->sfb}, {"d", g->d}};
-    for (size_t i = 0; i < COUNT_OF(tensors); i++)
-        if (strcmp(tensors[i].name, name) == 0)
-            return tensors[i].address;
-    return 0;
+    } operands[] = {{"a", g->a}, {"b", g->b}, {"sfa", g->sfa}, {"sfb", g->sfb}};
+    for (size_t i = 0; i < COUNT_OF(operands); i++)
+        if (strcmp(operands[i].name, name) == 0)
+            return operands[i].address;
+    return p->outputs[name[1] - '0'].address; /* o0; the manifest was checked */
 }
 
 static fp4gen_status encode(const fp4gen_kernel *k, const char *name,
-                            const fp4gen_gemm *g, fp4gen_tensor_map *out,
+                            const struct problem *p, fp4gen_tensor_map *out,
                             fp4gen_error *err)
 {
     const struct image_tensor *t = k->image.tensors;
@@ -234,15 +202,15 @@ static fp4gen_status encode(const fp4gen_kernel *k, const char *name,
     fp4gen_tensor_desc desc = {.name = name,
                                .type = t->type,
                                .rank = t->rank,
-                               .address = tensor_address(name, g),
+                               .address = tensor_address(name, p),
                                .swizzle = t->swizzle,
                                .l2_promotion = t->l2_promotion};
     for (int i = 0; i < t->rank; i++) {
-        desc.dims[i] = size_value(t->dims[i], g);
+        desc.dims[i] = size_value(t->dims[i], &k->image, p);
         desc.box[i] = t->box[i];
     }
     for (int i = 0; i + 1 < t->rank; i++)
-        desc.strides[i] = size_value(t->strides[i], g);
+        desc.strides[i] = size_value(t->strides[i], &k->image, p);
     return fp4gen_encode(k->module->dev, out, &desc, err);
 }
 
@@ -252,37 +220,77 @@ union param {
     uint64_t u64;
 };
 
-static fp4gen_status launch_gemm(const fp4gen_kernel *k, const fp4gen_gemm *g,
+static void set_value(union param *v, const struct image_param *q,
+                      const struct problem *p)
+{
+    const fp4gen_gemm *g = &p->g;
+    switch (q->source) {
+    case FROM_OUTPUT_PTR:
+        v->u64 = p->outputs[q->index].address;
+        break;
+    case FROM_OUTPUT_LD:
+        v->u64 = p->outputs[q->index].ld;
+        break;
+    case FROM_OUTPUT_SCALES:
+        v->u64 = p->outputs[q->index].scales;
+        break;
+    case FROM_ARG:
+        if (q->kind == PARAM_B32)
+            v->u32 = p->args[q->index].bits;
+        else
+            v->u64 = p->args[q->index].address;
+        break;
+    case FROM_ARG_PTR:
+        v->u64 = p->args[q->index].address;
+        break;
+    case FROM_ARG_LD:
+        v->u64 = p->args[q->index].ld;
+        break;
+    case FROM_PROBLEM:
+        if (q->kind == PARAM_U32)
+            v->u32 = q->name[0] == 'm' ? g->m : q->name[0] == 'n' ? g->n : g->k;
+        else if (q->kind == PARAM_F32)
+            v->f32 = g->alpha;
+        else
+            v->u64 = g->alpha_ptr;
+        break;
+    }
+}
+
+/* The operands of k = 0: one row of 64 zeros.  The rows that are missing arrive as
+ * zeros too. */
+static void use_zeros(struct problem *operands, struct problem *p, uint64_t zeros)
+{
+    p->g.k = 64;
+    p->g.a = p->g.b = p->g.sfa = p->g.sfb = zeros;
+    p->g.lda = p->g.ldb = 32;
+    *operands = *p;
+    operands->g.m = operands->g.n = 1;
+}
+
+static fp4gen_status launch_gemm(const fp4gen_kernel *k, struct problem *p,
                                  fp4gen_error *err)
 {
     const struct image *image = &k->image;
+    const fp4gen_gemm *g = &p->g;
     fp4gen_tensor_map maps[IMAGE_MAX_TENSORS];
     union param values[IMAGE_MAX_PARAMS];
     void *params[IMAGE_MAX_PARAMS];
     int map_count = 0;
+    struct problem operands = *p;
+    if (p->g.k == 0)
+        use_zeros(&operands, p, k->zeros);
     for (int i = 0; i < image->param_count; i++) {
-        const struct image_param *p = &image->params[i];
+        const struct image_param *q = &image->params[i];
         params[i] = &values[i];
-        switch (p->kind) {
-        case PARAM_TENSOR_MAP: {
-            fp4gen_status s = encode(k, p->name, g, &maps[map_count], err);
+        if (q->kind == PARAM_TENSOR_MAP) {
+            const struct problem *of = q->name[0] == 'o' ? p : &operands;
+            fp4gen_status s = encode(k, q->name, of, &maps[map_count], err);
             if (s)
                 return s;
             params[i] = &maps[map_count++];
-            break;
-        }
-        case PARAM_U32:
-            values[i].u32 = p->name[0] == 'm' ? g->m : p->name[0] == 'n' ? g->n : g->k;
-            break;
-        case PARAM_F32:
-            values[i].f32 = g->alpha;
-            break;
-        case PARAM_U64:
-            values[i].u64 = g->ldd;
-            break;
-        case PARAM_PTR:
-            values[i].u64 = p->name[0] == 'd' ? g->d : g->alpha_ptr;
-            break;
+        } else {
+            set_value(&values[i], q, p);
         }
     }
     const uint32_t cluster = image->cluster[0] * image->cluster[1] * image->cluster[2];
@@ -309,13 +317,9 @@ fp4gen_status fp4gen_run(fp4gen_kernel *k, const fp4gen_gemm *g, fp4gen_error *e
         return fail(err, FP4GEN_BAD_ARGUMENT, ERROR(NULL_ARGUMENT), "fp4gen_run");
     if (g->m == 0 || g->n == 0)
         return FP4GEN_OK;
-    fp4gen_gemm full = *g;
-    fp4gen_status status = fp4gen_check(k, &full, err);
-    if (!status)
-        status = check_addresses(&full, err);
-    if (status)
-        return status;
-    return full.k == 0 ? zero_d(k, &full, err) : launch_gemm(k, &full, err);
+    struct problem p;
+    fp4gen_status status = problem_make(&p, &k->image, g, true, err);
+    return status ? status : launch_gemm(k, &p, err);
 }
 
 fp4gen_status kernel_timed(fp4gen_kernel *k, kernel_work *work, const void *args,

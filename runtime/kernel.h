@@ -11,6 +11,7 @@ struct fp4gen_kernel {
     CUfunction function;
     CUfunction amax; /* of kernels to codes, else NULL */
     uint32_t sm_count;
+    uint64_t zeros; /* on the device: the operands of a GEMM with k = 0 */
 };
 
 /* FP4GEN_OK when the kernel is one that `function` launches: a GEMM or not. */

@@ -215,9 +215,10 @@ EXPORTED CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void *
         fake.cluster[1] = c->attrs[i].value.clusterDim.y;
         fake.cluster[2] = c->attrs[i].value.clusterDim.z;
     }
-    /* The fixture's kernel has twelve; others pass none. */
-    for (int i = 0; params && i < 12; i++)
-        memcpy(fake.params + 8 * i, params[i], i >= 5 && i < 9 ? 4 : 8);
+    /* The fixture's kernel has twelve; others pass none.  None is shorter than 8 bytes
+     * in the runtime's memory. */
+    for (int i = 0; params && i < setting("FAKE_PARAMS", 12); i++)
+        memcpy(fake.params + 8 * i, params[i], 8);
     return needs_context() ? CUDA_ERROR_INVALID_CONTEXT
                            : (CUresult)setting("FAKE_LAUNCH", 0);
 }

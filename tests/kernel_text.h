@@ -6,6 +6,8 @@
 
 /* Lines of a manifest, from "fp4gen-manifest 1" to "end-manifest". */
 extern const char kernel_manifest[];
+/* Of a kernel with two outputs and four arguments. */
+extern const char kernel_epilogue[];
 
 /* A PTX text around the lines of a manifest: comment, an empty kernel
  * fp4gen_test_kernel, constant. */

@@ -176,6 +176,61 @@ void ref_quantize_block(const float *x, size_t count, float global, bool halfste
     }
 }
 
+double ref_e5m2(unsigned byte)
+{
+    int exponent = (int)(byte >> 2 & 31);
+    double fraction = (double)(byte & 3) / 4;
+    double value = exponent == 31  ? (fraction > 0 ? (double)NAN : (double)INFINITY)
+                   : exponent == 0 ? ldexp(fraction, -14)
+                                   : ldexp(1 + fraction, exponent - 15);
+    return byte & 0x80 ? -value : value;
+}
+
+unsigned ref_e5m2_nearest(double x)
+{
+    if (isnan(x))
+        return 0x7f;
+    return nearest(fmin(fabs(x), 57344), 0x7b, ref_e5m2) | (signbit(x) ? 0x80u : 0);
+}
+
+static unsigned encode_mx(enum ref_mx format, double q)
+{
+    switch (format) {
+    case REF_MXFP4:
+        return ref_e2m1_nearest(q);
+    case REF_MXFP4_HALFSTEP:
+        return ref_e2m1_halfstep(q);
+    case REF_MXFP8_E4M3:
+        return ref_e4m3_nearest(q);
+    default:
+        return ref_e5m2_nearest(q);
+    }
+}
+
+void ref_quantize_mx(const float *x, size_t count, enum ref_mx format, uint8_t *codes,
+                     uint8_t *scale)
+{
+    const double most = format == REF_MXFP8_E4M3   ? 448
+                        : format == REF_MXFP8_E5M2 ? 57344
+                                                   : 6;
+    double amax = 0;
+    for (size_t i = 0; i < count; i++)
+        if (fabs((double)x[i]) > amax) /* false for NaN */
+            amax = fabs((double)x[i]);
+    if (isinf(amax))
+        amax = 0x1p128;
+    unsigned s = 0;
+    while (s < 254 && amax > most * ref_ue8m0(s))
+        s++;
+    *scale = (uint8_t)s;
+    for (size_t i = 0; i < count; i++) {
+        float q = (float)((double)x[i] / ref_ue8m0(s)); /* exact but for subnormals */
+        codes[i] = (uint8_t)encode_mx(format, (double)q);
+        if (most == 6 && amax == 0)
+            codes[i] = 0; /* a block of zeros, whatever their signs */
+    }
+}
+
 /* Row `row` of an operand as plain numbers. */
 static void decode_row(const uint8_t *codes, size_t ld, const uint8_t *scales,
                        size_t row, size_t k, double *out)

@@ -43,6 +43,15 @@ size_t ref_sf_bytes(size_t rows, size_t k);
 void ref_quantize_block(const float *x, size_t count, float global, bool halfstep,
                         uint8_t *codes, uint8_t *scale);
 
+/* One block of MXFP4 or MXFP8: scale = 2^(byte - 127), the least that keeps amax within
+ * the largest value of the elements; code = the nearest to x / scale.  NaN does not
+ * count for amax; an infinite amax counts as 2^128. */
+enum ref_mx { REF_MXFP4, REF_MXFP4_HALFSTEP, REF_MXFP8_E4M3, REF_MXFP8_E5M2 };
+void ref_quantize_mx(const float *x, size_t count, enum ref_mx format, uint8_t *codes,
+                     uint8_t *scale);
+double ref_e5m2(unsigned byte);
+unsigned ref_e5m2_nearest(double x); /* saturates; NaN: 0x7f */
+
 struct ref_gemm {
     size_t m, n, k;
     const uint8_t *a, *b;     /* packed E2M1, low nibble first */

@@ -293,7 +293,7 @@ TEST(values_that_are_not_allowed)
     REFUSED("gemm { b = { major = 'n' } }", "field-value", 1, 22, "allowed: k");
     REFUSED("gemm { d = { major = 'm' } }", "field-value", 1, 22, "allowed: n");
     REFUSED("gemm { warps = { epilogue = 8 } }", "field-value", 1, 29, "allowed: 4");
-    REFUSED("gemm { epilogue = 'swish' }", "field-value", 1, 19, "identity");
+    REFUSED("gemm { epilogue = 'swish' }", "epilogue-name", 1, 19, "identity");
     REFUSED("gemm { template = 'gem' }", "field-value", 1, 19, "gemm_tcgen05");
     REFUSED("gemm { template = '../x' }", "field-value", 1, 19, "gemm_tcgen05");
     REFUSED("gemm { group_m = 0 }", "field-value", 1, 18, "1 to 1024");
@@ -320,8 +320,10 @@ TEST(values_of_the_wrong_type)
             "tile must be a table, not 128");
     REFUSED("gemm { target = 100 }", "field-type", 1, 17, "a string, not 100");
     REFUSED("gemm { scale_vec = 1 }", "field-type", 1, 20, "true or false, not 1");
-    REFUSED("gemm { epilogue = function(e) return e end }", "field-type", 1, 19,
-            "not a function");
+    REFUSED("gemm { epilogue = 7 }", "field-type", 1, 19,
+            "a name or a function, not 7");
+    REFUSED("gemm {\n epilogue = function(e)\n  return e\n end }", "epilogue", 2, 0,
+            "the epilogue returns nothing");
     REFUSED("gemm { name = 'a\\0b' }", "field-type", 1, 15, "not \"a?b\"");
     ACCEPTED("gemm { stages = 4.0 }");
     REFUSED_SET("gemm {}", "stages", "x", "field-type", 0, "not x");

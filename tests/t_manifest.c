@@ -20,18 +20,24 @@ static fp4gen_error read_text(const char *text, struct image *out)
 
 /* The manifest with one replacement is refused with this code, and the message has
  * these words. */
-static void check_refused(const char *from, const char *to, const char *code,
-                          const char *words)
+static void check_refused_of(const char *manifest, const char *from, const char *to,
+                             const char *code, const char *words)
 {
     struct arena *a = arena_new();
     struct image image;
     fp4gen_error err =
-        read_text(kernel_text(a, text_replaced(a, kernel_manifest, from, to)), &image);
+        read_text(kernel_text(a, text_replaced(a, manifest, from, to)), &image);
     CHECK_EQ(err.status, FP4GEN_BAD_PTX);
     CHECK_STR(err.code, code);
     if (!strstr(err.text, words))
         CHECK_STR(err.text, words);
     arena_free(a);
+}
+
+static void check_refused(const char *from, const char *to, const char *code,
+                          const char *words)
+{
+    check_refused_of(kernel_manifest, from, to, code, words);
 }
 
 TEST(manifest_is_read)
@@ -53,8 +59,13 @@ TEST(manifest_is_read)
     CHECK_EQ(m.cluster[2], 1);
     CHECK_EQ(m.smem_bytes, 229632);
     CHECK_EQ(m.threads, 192);
-    CHECK_STR(m.d_type, "bf16");
     CHECK_STR(m.epilogue, "identity");
+    CHECK_EQ(m.n_multiple, 1);
+    CHECK_EQ(m.output_count, 1);
+    CHECK_STR(m.outputs[0].name, "d");
+    CHECK_STR(m.outputs[0].format, "bf16");
+    CHECK_EQ(m.outputs[0].bits, 16);
+    CHECK_EQ(m.arg_count, 0);
     CHECK_EQ(m.tensor_count, 5);
     CHECK_STR(m.tensors[2].name, "sfa");
     CHECK_EQ(m.tensors[2].type, CU_TENSOR_MAP_DATA_TYPE_UINT16);
@@ -67,23 +78,116 @@ TEST(manifest_is_read)
     CHECK_EQ(m.tensors[2].box[1], 4);
     CHECK_EQ(m.tensors[0].type, CU_TENSOR_MAP_DATA_TYPE_UINT8);
     CHECK_EQ(m.tensors[0].dims[0].symbol, SYM_K2);
-    CHECK_EQ(m.tensors[4].dims[0].symbol, SYM_N8);
+    CHECK_EQ(m.tensors[4].dims[0].symbol, SYM_PIECES);
+    CHECK_EQ(m.tensors[4].dims[0].factor, 8);
+    CHECK_EQ(m.tensors[4].strides[0].symbol, SYM_LD);
     CHECK_EQ(m.tensors[0].swizzle, CU_TENSOR_MAP_SWIZZLE_128B);
     CHECK_EQ(m.tensors[0].l2_promotion, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
     CHECK_EQ(m.param_count, 12);
-    CHECK_STR(m.params[11].name, "ldd");
+    CHECK_STR(m.params[11].name, "o0_ld");
+    CHECK_EQ(m.params[11].source, FROM_OUTPUT_LD);
     CHECK_EQ(m.params[11].kind, PARAM_U64);
     CHECK_STR(m.params[9].name, "alpha_ptr");
     CHECK_EQ(m.params[9].kind, PARAM_PTR);
     arena_free(a);
 }
 
+TEST(epilogues_are_read)
+{
+    struct arena *a = arena_new();
+    struct image m;
+    CHECK_STR(read_text(kernel_text(a, kernel_epilogue), &m).text, "");
+    CHECK_EQ(m.n_multiple, 16);
+    CHECK_EQ(m.output_count, 2);
+    CHECK_EQ(m.outputs[0].bits, 4);
+    CHECK_EQ(m.outputs[0].cols_shift, 1);
+    CHECK_EQ(m.outputs[0].scale_block, 16);
+    CHECK_STR(m.outputs[1].name, "amax");
+    CHECK_EQ(m.outputs[1].bits, 0);
+    CHECK_EQ(m.arg_count, 4);
+    CHECK_EQ(m.args[0].kind, ARG_SCALAR);
+    CHECK_EQ(m.args[0].has_default, 0);
+    CHECK_STR(m.args[1].type, "s32");
+    CHECK_EQ(m.args[1].has_default, 1);
+    CHECK_EQ(m.args[1].default_bits, 0xfffffffe);
+    CHECK_EQ(m.args[2].kind, ARG_COL);
+    CHECK_EQ(m.args[2].cols_shift, 1);
+    CHECK_EQ(m.args[3].kind, ARG_AUX);
+    CHECK_EQ(m.args[3].cols_shift, 0);
+    static const struct {
+        int param;
+        enum image_source source;
+        int index;
+    } sources[] = {{6, FROM_OUTPUT_PTR, 0},    {7, FROM_OUTPUT_LD, 0},
+                   {8, FROM_OUTPUT_SCALES, 0}, {9, FROM_OUTPUT_PTR, 1},
+                   {10, FROM_ARG, 0},          {11, FROM_ARG_PTR, 0},
+                   {12, FROM_ARG, 1},          {14, FROM_ARG, 2},
+                   {15, FROM_ARG, 3},          {16, FROM_ARG_LD, 3}};
+    for (size_t i = 0; i < COUNT_OF(sources); i++) {
+        CHECK_EQ(m.params[sources[i].param].source, sources[i].source);
+        CHECK_EQ(m.params[sources[i].param].index, sources[i].index);
+    }
+    arena_free(a);
+}
+
+TEST(wrong_outputs_and_arguments)
+{
+    static const char code[] = "manifest-value";
+    static const struct {
+        const char *from, *to, *words;
+    } rows[] = {
+        {"output: amax", "output: d", "each output once"},
+        {"format=nvfp4 ", "", "NAME format=F"},
+        {"cols=n/2 bits=4", "cols=m bits=4", "NAME format=F"},
+        {"cols=0 bits=0", "cols=n bits=0", "NAME format=F"},
+        {"bits=4", "bits=5", "0, 4, 8, 16 or 32"},
+        {"bits=4", "bits=2", "0, 4, 8, 16 or 32"},
+        {"scales=16", "scales=8", "0, 16 or 32"},
+        {"scales=16", "scales=16 x", "NAME format=F"},
+        {"n-multiple: 16", "n-multiple: 0", "1 to 64"},
+        {"arg: shift", "arg: d_global", "each argument once"},
+        {"kind=aux", "kind=tile", "NAME kind="},
+        {"type=bf16 cols", "type=e4m3 cols", "NAME kind="},
+        {"type=f32 cols=n/2", "type=f32", "NAME kind="},
+        {"0xfffffffe", "0xfffffff", "NAME kind="},
+        {"0xfffffffe", "0xFFFFFFFE", "NAME kind="},
+        {"kind=scalar type=f32\n", "kind=scalar type=f32 x\n", "NAME kind="},
+        {"param: o1_ptr", "param: o1_ld", "o0_ld"},
+        {"param: o1_ptr", "param: o2_ptr", "o0_ptr"},
+        {"param: o0 tensor-map", "param: o1 tensor-map", "o0 of an output"},
+        {"param: arg_bias ptr", "param: arg_bias b32", "arg_NAME"},
+        {"param: arg_bias ptr", "param: arg_bias_ld u64", "arg_NAME"},
+        {"param: arg_bias ptr", "param: arg_mias ptr", "arg_NAME"},
+        {"param: arg_c_ld u64", "param: arg_c_ptr ptr", "arg_NAME"},
+        {"param: arg_shift b32", "param: arg_shift u32", "arg_NAME"},
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        check_refused_of(kernel_epilogue, rows[i].from, rows[i].to, code,
+                         rows[i].words);
+    struct arena *a = arena_new();
+    struct buf outputs, args;
+    buf_init(&outputs, a);
+    buf_init(&args, a);
+    for (int i = 0; i < IMAGE_MAX_OUTPUTS; i++)
+        buf_printf(&outputs, "output: q%d format=bf16 cols=n bits=16 scales=0\n", i);
+    for (int i = 0; i < IMAGE_MAX_ARGS; i++)
+        buf_printf(&args, "arg: q%d kind=row type=f32\n", i);
+    buf_puts(&outputs, "output: amax");
+    buf_puts(&args, "arg: c");
+    check_refused_of(kernel_epilogue, "output: amax", outputs.data, code,
+                     "4 outputs at most");
+    check_refused_of(kernel_epilogue, "arg: c", args.data, code,
+                     "16 arguments at most");
+    check_refused("output: d", "output: d\n", code, "NAME format=F");
+    arena_free(a);
+}
+
 /* What gen writes is what the runtime reads. */
-TEST(manifest_of_the_generator_is_read_back)
+static void check_read_back(const char *manifest)
 {
     struct arena *a = arena_new();
     struct image first, again;
-    CHECK_STR(read_text(kernel_text(a, kernel_manifest), &first).text, "");
+    CHECK_STR(read_text(kernel_text(a, manifest), &first).text, "");
     struct buf b;
     buf_init(&b, a);
     manifest_comment(&first, &b);
@@ -95,6 +199,12 @@ TEST(manifest_of_the_generator_is_read_back)
     first.ptx_bytes = again.ptx_bytes = 0;
     CHECK(memcmp(&first, &again, sizeof first) == 0);
     arena_free(a);
+}
+
+TEST(manifest_of_the_generator_is_read_back)
+{
+    check_read_back(kernel_manifest);
+    check_read_back(kernel_epilogue);
 }
 
 TEST(manifest_with_carriage_returns)
@@ -192,7 +302,7 @@ TEST(overlong_values)
     check_refused("sm_100f", run_of(a, 's', 16), "manifest-long", "'target'");
     check_refused("tensor: a", arena_printf(a, "tensor: %s", run_of(a, 'a', 16)),
                   "manifest-long", "'tensor'");
-    check_refused("param: m", arena_printf(a, "param: %s", run_of(a, 'm', 16)),
+    check_refused("param: m", arena_printf(a, "param: %s", run_of(a, 'm', 24)),
                   "manifest-long", "'param'");
     struct image m; /* the longest that fit */
     char *fits = text_replaced(a, kernel_manifest, "nvfp4_gemm", run_of(a, 'x', 63));
@@ -220,7 +330,6 @@ TEST(wrong_values)
     check_refused("stages: 4", "stages: 99999999999999999999", code, "1 to 1024");
     check_refused("smem-bytes: 229632", "smem-bytes: 0x8", code, "16777216");
     check_refused("threads: 192", "threads: 1025", code, "1 to 1024");
-    check_refused("d-type: bf16", "d-type: f16", code, "bf16 or f32");
 }
 
 TEST(wrong_tensors)
@@ -260,7 +369,7 @@ TEST(wrong_params)
 {
     static const char code[] = "manifest-value";
     check_refused("param: a tensor-map", "param: c tensor-map", code,
-                  "d as tensor-map");
+                  "o0 of an output as tensor-map");
     check_refused("tensor: sfa", "tensor: sfc", code, "line above");
     check_refused("param: m u32", "param: q u32", code, "m, n, k as u32");
     check_refused("param: m u32", "param: n k u32", code, "tensor-map, u32");
@@ -272,7 +381,7 @@ TEST(wrong_params)
     buf_init(&many, a);
     for (int i = 0; i < IMAGE_MAX_PARAMS; i++)
         buf_puts(&many, "param: m u32\n");
-    check_refused("param: m u32\n", many.data, code, "32 parameters at most");
+    check_refused("param: m u32\n", many.data, code, "64 parameters at most");
     arena_free(a);
 }
 

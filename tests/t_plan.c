@@ -116,7 +116,8 @@ TEST(nothing_overlaps_and_everything_is_aligned)
                 CHECK(p->sfa_offset + p->sfa_bytes <= p->sfb_offset);
                 CHECK(p->sfb_offset + p->sfb_bytes <= p->stage_bytes);
                 CHECK_EQ(p->staging_offset, (uint32_t)p->stages * p->stage_bytes);
-                CHECK_EQ(p->staging_warp_bytes % 512, 0);
+                CHECK_EQ(p->staging_offset % 1024, 0);
+                CHECK_EQ(p->outputs[0].staging_warp % 512, 0);
                 CHECK(p->staging_offset + p->staging_bytes <= p->full_bar);
                 CHECK_EQ(p->full_bar % 8, 0);
                 CHECK(p->tmem_word + 4 <= p->smem_bytes);
@@ -158,7 +159,7 @@ TEST(image_has_a_map_for_every_operand)
     const struct plan *p = plan_build(a, &c, diags_new(a));
     struct image i;
     plan_image(p, &i);
-    static const char *const names[] = {"a", "b", "sfa", "sfb", "d"};
+    static const char *const names[] = {"a", "b", "sfa", "sfb", "o0"};
     CHECK_EQ(i.tensor_count, 5);
     for (int t = 0; t < 5; t++) {
         CHECK_STR(i.tensors[t].name, names[t]);

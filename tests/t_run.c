@@ -337,7 +337,7 @@ TEST(kernel_that_writes_nothing_fails)
     use_fake_driver();
     struct run_options o = kernel_options(a);
     check_verb(&o, 1,
-               "error: 156000 elements of D were not written, the first is D[0][0] "
+               "error: 156000 elements of d were not written, the first is d[0][0] "
                "[run-unwritten]");
     arena_free(a);
 }

@@ -145,7 +145,7 @@ TEST(lua_lines_steer)
 TEST(the_plan_is_there)
 {
     struct fixture f = expand("${p.kernel} ${p.stages} ${p.target} ${p.tile_n} "
-                              "${p.d_type} ${p.full_bar} ${hex(p.ab_desc)} "
+                              "${p.outputs[1].format} ${p.full_bar} ${hex(p.ab_desc)} "
                               "${hex(p.idesc)} ${p.ptx_version} ${p.epilogue} "
                               "${tostring(p.scale_vec)}\n");
     CHECK(f.text);

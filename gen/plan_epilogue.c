@@ -1,0 +1,247 @@
+/* plan_epilogue.c - how many columns a thread takes at a time, and what becomes of
+ * them.
+ *
+ * Decided together, since each limits the others: the chunk (16, 32 or 64
+ * accumulators), the rows of the staging area, and with them its size.  Larger chunks
+ * cost registers and spread the loop's overhead over more values; rows of 64 bytes keep
+ * the staging area so small that it costs no stage. */
+#include "gen/plan_epilogue.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "gen/config.h"
+#include "gen/lower.h"
+
+/* CUtensorMapDataType, CUtensorMapSwizzle (cuda.h). */
+enum {
+    TYPE_UINT8 = 0,
+    TYPE_FLOAT16 = 6,
+    TYPE_FLOAT32 = 7,
+    TYPE_BFLOAT16 = 9,
+    SWIZZLE_NONE = 0,
+    SWIZZLE_32B = 1,
+    SWIZZLE_64B = 2,
+};
+
+enum {
+    WARP_ROWS = 32,
+    PIECE_BYTES = 16, /* of a lane's store to shared memory */
+    SCALE_GROUP = 4,  /* bytes side by side in the 128x4 layout */
+    MOST_REGISTERS = 255,
+    KERNEL_REGISTERS = 40, /* of the epilogue's loop, beside values */
+    OUTPUT_REGISTERS = 6,  /* ... for each output */
+};
+
+static const uint32_t row_sizes[] = {64, 48, 32, 16};
+static const int chunks[] = {64, 32, 16};
+
+static int map_type(enum expr_format f)
+{
+    switch (f) {
+    case EXPR_OUT_F32:
+        return TYPE_FLOAT32;
+    case EXPR_OUT_F16:
+        return TYPE_FLOAT16;
+    case EXPR_OUT_BF16:
+        return TYPE_BFLOAT16;
+    default:
+        return TYPE_UINT8;
+    }
+}
+
+/* Shared memory has 32 banks of 4 bytes; the eight lanes that store 16 bytes at once
+ * must meet each bank once.  Rows of 16 and 48 bytes, odd multiples of 16, do that by
+ * themselves; 32 and 64 with the swizzle of that size. */
+static int swizzle_of(uint32_t row_bytes)
+{
+    return row_bytes == 64 ? SWIZZLE_64B : row_bytes == 32 ? SWIZZLE_32B : SWIZZLE_NONE;
+}
+
+static void choose_rows(struct plan_output *o, int tile_n, int chunk)
+{
+    uint32_t tile_bytes = (uint32_t)((tile_n >> o->cols_shift) * o->bits / 8);
+    uint32_t chunk_bytes = (uint32_t)o->words * 4;
+    for (size_t i = 0; i < COUNT_OF(row_sizes); i++) {
+        uint32_t row = row_sizes[i];
+        if (tile_bytes % row || (row % chunk_bytes && chunk_bytes % row))
+            continue;
+        o->row_bytes = row;
+        break;
+    }
+    o->group_chunks =
+        chunk_bytes < o->row_bytes ? (int)(o->row_bytes / chunk_bytes) : 1;
+    o->panels = chunk_bytes > o->row_bytes ? (int)(chunk_bytes / o->row_bytes) : 1;
+    o->hold_words = chunk_bytes < PIECE_BYTES ? PIECE_BYTES / (int)chunk_bytes : 1;
+    o->piece_elems = PIECE_BYTES * 8 / o->bits;
+    o->map_shift = o->bits == 4;
+    o->map_type = map_type(o->format);
+    o->box_elems = (int)o->row_bytes * 8 / o->bits >> o->map_shift;
+    o->swizzle = swizzle_of(o->row_bytes);
+    o->panel_bytes = o->row_bytes * WARP_ROWS;
+    o->chunk_cols = chunk >> o->cols_shift;
+}
+
+static void lay_out_output(struct plan_output *o, const struct config *c, int chunk)
+{
+    o->bits = expr_bits(o->format);
+    o->scale_block = expr_scale_block(o->format);
+    o->chunk_cols = chunk >> o->cols_shift;
+    o->words = o->chunk_cols * o->bits / 32;
+    o->scale_bytes = o->scale_block ? o->chunk_cols / o->scale_block : 0;
+    /* Two chunks' scales lie side by side where a tile begins with an even chunk. */
+    bool even = c->tile_n / chunk % 2 == 0;
+    o->hold_scales = even && o->scale_bytes && o->scale_bytes < SCALE_GROUP ? 2 : 1;
+    if (o->words)
+        choose_rows(o, c->tile_n, chunk);
+}
+
+static void lay_out_outputs(struct plan *p, const struct config *c, int chunk)
+{
+    const struct expr *e = c->expr;
+    static const char identity_name[] = "d";
+    uint32_t at = 0;
+    p->chunk_cols = chunk;
+    p->output_count = e ? e->output_count : 1;
+    for (int k = 0; k < p->output_count; k++) {
+        struct plan_output *o = &p->outputs[k];
+        *o = (struct plan_output){.name = identity_name,
+                                  .format = c->d_type == D_F32 ? EXPR_OUT_F32
+                                                               : EXPR_OUT_BF16};
+        if (e) {
+            o->name = e->outputs[k].name;
+            o->format = e->outputs[k].format;
+            o->cols_shift = e->outputs[k].value->columns == EXPR_PAIRS;
+        }
+        lay_out_output(o, c, chunk);
+        o->staging_offset = at;
+        o->staging_warp = o->panel_bytes * (uint32_t)o->panels;
+        at += o->staging_warp * (uint32_t)p->epilogue_warps;
+    }
+    p->staging_bytes = at;
+}
+
+/* Every word of a chunk lies in pieces of 16 bytes, two chunks' at most. */
+static bool pieces_fit(const struct plan *p, uint32_t most_bytes)
+{
+    for (int k = 0; k < p->output_count; k++) {
+        uint32_t bytes = (uint32_t)p->outputs[k].words * 4;
+        if (bytes && (2 * bytes < PIECE_BYTES || bytes > most_bytes))
+            return false;
+    }
+    return true;
+}
+
+static void choose_sets(struct plan *p, const struct config *c, int sets)
+{
+    const int tile_chunks = c->tile_n / p->chunk_cols;
+    p->acc_sets = tile_chunks > 1 ? sets : 1;
+    p->unroll = p->acc_sets;
+    for (int k = 0; k < p->output_count; k++)
+        if (p->outputs[k].hold_words == 2 || p->outputs[k].hold_scales == 2)
+            p->unroll = 2;
+}
+
+static int max_int(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static int estimate_registers(const struct plan *p)
+{
+    const struct lowered *l = p->lowered;
+    int words = p->chunk_cols;
+    if (l)
+        words = l->tile_words + max_int(l->chunk.live_words, l->tail.live_words);
+    return KERNEL_REGISTERS + OUTPUT_REGISTERS * p->output_count + words +
+           (p->acc_sets - 1) * p->chunk_cols;
+}
+
+/* The n-th choice: chunks whose outputs fill a staging row first, from large to small;
+ * then those that need several.  False: there is none. */
+static bool try_chunk(struct plan *p, const struct config *c, int n)
+{
+    int need = c->expr ? expr_chunk_multiple(c->expr) : 1;
+    for (int wide = 0; wide < 2; wide++)
+        for (size_t i = 0; i < COUNT_OF(chunks); i++) {
+            /* wide ones from small to large */
+            int chunk = chunks[wide ? COUNT_OF(chunks) - 1 - i : i];
+            if (chunk < need || c->tile_n % chunk)
+                continue;
+            lay_out_outputs(p, c, chunk);
+            if (pieces_fit(p, wide ? 256 : row_sizes[0]) &&
+                (!wide || !pieces_fit(p, row_sizes[0])) && n-- == 0)
+                return true;
+        }
+    return false;
+}
+
+bool plan_outputs(struct plan *p, const struct config *c)
+{
+    bool found = try_chunk(p, c, 0);
+    choose_sets(p, c, 2);
+    return found;
+}
+
+/* ---- the blocks, for each set of registers */
+
+/* v0, v1 ... of `text` become u0, u1 ... */
+static const char *other_set(struct arena *a, const char *text)
+{
+    char *copy = arena_strdup(a, text);
+    for (char *s = copy; *s; s++) {
+        bool begins = s == copy || (!isalnum((unsigned char)s[-1]) && s[-1] != '_' &&
+                                    s[-1] != '.' && s[-1] != '%' && s[-1] != '$');
+        size_t digits = *s == 'v' && begins ? strspn(s + 1, "0123456789") : 0;
+        char behind = s[1 + digits];
+        if (digits && !isalnum((unsigned char)behind) && behind != '_')
+            *s = 'u';
+    }
+    return copy;
+}
+
+static void set_texts(struct plan *p, struct arena *a)
+{
+    const struct lowered *l = p->lowered;
+    for (int set = 0; set < p->acc_sets; set++) {
+        p->chunk_text[set] = set ? other_set(a, l->chunk.text) : l->chunk.text;
+        p->tail_text[set] = set ? other_set(a, l->tail.text) : l->tail.text;
+    }
+}
+
+bool plan_epilogue(struct plan *p, struct arena *a, const struct config *c,
+                   struct diags *d)
+{
+    const struct loc loc = config_loc(c, "epilogue");
+    int before = d->count, least = 0;
+    for (int n = 0; try_chunk(p, c, n); n++) {
+        if (c->expr) {
+            const struct lower_request request = {.e = c->expr,
+                                                  .target = c->target,
+                                                  .ptx_version = PLAN_PTX_VERSION,
+                                                  .chunk = p->chunk_cols,
+                                                  .prefix = "ep",
+                                                  .loc = loc};
+            p->lowered = lower_epilogue(a, &request, d);
+            if (!p->lowered)
+                return false;
+        }
+        for (int sets = 2; sets >= 1; sets--) {
+            choose_sets(p, c, sets);
+            p->epilogue_registers = estimate_registers(p);
+            if (p->epilogue_registers <= MOST_REGISTERS) {
+                if (p->lowered)
+                    set_texts(p, a);
+                return true;
+            }
+        }
+        if (!least || p->epilogue_registers < least)
+            least = p->epilogue_registers;
+    }
+    if (d->count == before && least)
+        diag_add(d, DIAG_EPILOGUE_REGISTERS, loc, least, MOST_REGISTERS);
+    else if (d->count == before)
+        diag_add(d, DIAG_EPILOGUE_CHUNK, loc,
+                 c->expr ? expr_chunk_multiple(c->expr) : 1, chunks[0]);
+    return false;
+}

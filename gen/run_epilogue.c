@@ -1,0 +1,279 @@
+#include "gen/run_epilogue.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/fp4.h"
+#include "gen/expr_eval.h"
+#include "tests/ref.h"
+
+enum { CHUNK = 64 /* largest multiple of columns that an expression needs */ };
+
+static size_t padded_cols(const struct epilogue_run *r)
+{
+    return (r->n + CHUNK - 1) / CHUNK * CHUNK;
+}
+
+/* ---- what a row should be */
+
+struct row {
+    struct arena *arena;
+    const struct epilogue_run *r;
+    size_t row;
+    struct expr_row input;
+    struct expr_arg args[EXPR_MAX_INPUTS];
+    struct expr_values want[EXPR_MAX_OUTPUTS];
+};
+
+/* Columns behind the last one read the last one, as in the kernel. */
+static const uint32_t *columns_of(struct row *w, const struct run_arg *arg)
+{
+    const bool by_row = arg->about->kind == ARG_AUX;
+    const size_t padded = padded_cols(w->r) >> arg->about->cols_shift;
+    uint32_t *values = ARENA_ARRAY(w->arena, uint32_t, padded);
+    for (size_t c = 0; c < padded; c++)
+        values[c] = run_arg_element(arg, by_row ? w->row : 0,
+                                    c < arg->cols ? c : arg->cols - 1);
+    return values;
+}
+
+static void fill_input(struct row *w)
+{
+    const struct epilogue_run *r = w->r;
+    float *acc = ARENA_ARRAY(w->arena, float, padded_cols(r));
+    memcpy(acc, r->acc + w->row * r->n, r->n * sizeof *acc);
+    for (int k = 0; k < r->image->arg_count; k++) {
+        const struct run_arg *arg = &r->args[k];
+        switch (arg->about->kind) {
+        case ARG_SCALAR:
+            w->args[k].value = arg->bits;
+            break;
+        case ARG_ROW:
+            w->args[k].value = run_arg_element(arg, 0, w->row);
+            break;
+        case ARG_COL:
+        case ARG_AUX:
+            w->args[k].values = columns_of(w, arg);
+            break;
+        }
+    }
+    w->input = (struct expr_row){.cols = (int)padded_cols(r),
+                                 .row = (uint32_t)w->row,
+                                 .m = r->m,
+                                 .n = r->n,
+                                 .alpha = r->alpha,
+                                 .acc = acc,
+                                 .args = w->args};
+}
+
+/* The f32 values of a node in this row, before they are quantised. */
+static const float *node_values(struct row *w, const struct expr_node *n)
+{
+    struct expr plain = *w->r->e;
+    struct expr_values v;
+    plain.output_count = 1;
+    plain.outputs[0] = (struct expr_output){.format = EXPR_OUT_F32, .value = n};
+    expr_eval(w->arena, &plain, &w->input, &v);
+    return (const float *)(const void *)v.codes;
+}
+
+/* ---- comparing */
+
+static void note(struct epilogue_compared *c, const struct row *w, int output,
+                 bool is_scale, size_t col, uint32_t got, uint32_t want,
+                 bool by_reference)
+{
+    c->elements += !by_reference;
+    if (got == want || c->wrong++)
+        return;
+    c->output = output;
+    c->is_scale = is_scale;
+    c->by_reference = by_reference;
+    c->row = w->row;
+    c->col = col;
+    c->got = got;
+    c->want = want;
+}
+
+static bool is_nan32(uint32_t bits)
+{
+    return (bits & 0x7fffffffu) > 0x7f800000u;
+}
+
+static uint8_t scale_at(const struct run_output *o, size_t row, size_t b)
+{
+    const size_t cols = o->d.n, block = o->about->scale_block;
+    return o->scales[GUARD_BYTES + run_scale_offset(row, b, cols, block)];
+}
+
+static size_t scale_count(const struct run_output *o)
+{
+    return (o->d.n + o->about->scale_block - 1) / o->about->scale_block;
+}
+
+static bool has_reference(const struct expr_output *o)
+{
+    return expr_scale_block(o->format) && o->rounding != EXPR_STOCHASTIC &&
+           !o->reciprocal && !o->scale_down;
+}
+
+static void quantize(const struct expr_output *o, const float *x, float global,
+                     uint8_t *codes, uint8_t *scale)
+{
+    const bool halfstep = o->rounding == EXPR_HALFSTEP;
+    switch (o->format) {
+    case EXPR_OUT_NVFP4:
+        ref_quantize_block(x, 16, global, halfstep, codes, scale);
+        break;
+    case EXPR_OUT_MXFP4:
+        ref_quantize_mx(x, 32, halfstep ? REF_MXFP4_HALFSTEP : REF_MXFP4, codes, scale);
+        break;
+    case EXPR_OUT_MXFP8_E4M3:
+        ref_quantize_mx(x, 32, REF_MXFP8_E4M3, codes, scale);
+        break;
+    default:
+        ref_quantize_mx(x, 32, REF_MXFP8_E5M2, codes, scale);
+    }
+}
+
+static void compare_reference(struct epilogue_compared *c, struct row *w, int k)
+{
+    const struct expr_output *o = &w->r->e->outputs[k];
+    const struct run_output *out = &w->r->outs[k];
+    const size_t block = out->about->scale_block, cols = out->d.n;
+    const float *values = node_values(w, o->value);
+    const float *global = o->global ? node_values(w, o->global) : NULL;
+    for (size_t b = 0; b < scale_count(out); b++) {
+        float x[32] = {0};
+        uint8_t codes[32], scale;
+        size_t count = cols - b * block < block ? cols - b * block : block;
+        memcpy(x, values + b * block, count * sizeof *x);
+        quantize(o, x, global ? global[0] : 1, codes, &scale);
+        note(c, w, k, true, b, scale_at(out, w->row, b), scale, true);
+        for (size_t i = 0; i < count; i++)
+            note(c, w, k, false, b * block + i,
+                 run_output_code(out, w->row, b * block + i), codes[i], true);
+    }
+}
+
+static void compare_output(struct epilogue_compared *c, struct row *w, int k)
+{
+    const struct expr_output *o = &w->r->e->outputs[k];
+    const struct run_output *out = &w->r->outs[k];
+    for (size_t col = 0; col < out->d.n; col++) {
+        uint32_t got = run_output_code(out, w->row, col), want = w->want[k].codes[col];
+        if (o->format == EXPR_OUT_F32 && is_nan32(got) && is_nan32(want))
+            got = want;
+        note(c, w, k, false, col, got, want, false);
+    }
+    for (size_t b = 0; out->scales && b < scale_count(out); b++)
+        note(c, w, k, true, b, scale_at(out, w->row, b), w->want[k].scales[b], false);
+    if (has_reference(o))
+        compare_reference(c, w, k);
+}
+
+static void compare_row(struct epilogue_compared *c, struct row *w, float *amax)
+{
+    fill_input(w);
+    expr_eval(w->arena, w->r->e, &w->input, w->want);
+    for (int k = 0; k < w->r->e->output_count; k++) {
+        if (w->r->e->outputs[k].format != EXPR_OUT_AMAX)
+            compare_output(c, w, k);
+        else if (w->want[k].amax > amax[k])
+            amax[k] = w->want[k].amax;
+    }
+}
+
+/* Scales of rows and columns outside are 0, and nothing else was written. */
+static void compare_padding(struct epilogue_compared *c, const struct epilogue_run *r,
+                            int k)
+{
+    const struct run_output *o = &r->outs[k];
+    const size_t padded = (scale_count(o) + 3) / 4 * 4;
+    const size_t rows = ((size_t)r->m + 127) / 128 * 128;
+    for (size_t row = 0; row < rows; row++) {
+        struct row w = {.row = row};
+        for (size_t b = row < r->m ? scale_count(o) : 0; b < padded; b++)
+            note(c, &w, k, true, b, scale_at(o, row, b), 0, false);
+    }
+    for (size_t i = 0; i < GUARD_BYTES; i++) {
+        struct row w = {.row = rows + i};
+        note(c, &w, k, true, 0, o->scales[i], GUARD_BYTE, false);
+        note(c, &w, k, true, 0, o->scales[o->scales_count - 1 - i], GUARD_BYTE, false);
+    }
+}
+
+static void compare_amax(struct epilogue_compared *c, const struct epilogue_run *r,
+                         int k, float amax)
+{
+    struct row w = {.row = 0};
+    uint32_t want, got = run_output_code(&r->outs[k], 0, 0);
+    memcpy(&want, &amax, sizeof want);
+    note(c, &w, k, false, 0, got, want, false);
+}
+
+bool epilogue_compare(const struct epilogue_run *r, size_t first, size_t step,
+                      struct epilogue_compared *out)
+{
+    float amax[EXPR_MAX_OUTPUTS] = {0};
+    *out = (struct epilogue_compared){0};
+    for (size_t row = first; row < r->m; row += step) {
+        struct arena *scratch = arena_new();
+        struct row w = {.arena = scratch, .r = r, .row = row};
+        compare_row(out, &w, amax);
+        arena_free(scratch);
+    }
+    for (int k = 0; step == 1 && k < r->e->output_count; k++) {
+        if (r->outs[k].scales)
+            compare_padding(out, r, k);
+        if (r->e->outputs[k].format == EXPR_OUT_AMAX)
+            compare_amax(out, r, k, amax[k]);
+    }
+    return true;
+}
+
+bool epilogue_is_approximate(const struct expr *e)
+{
+    struct arena *a = arena_new();
+    const bool *marks = expr_reachable(e, a);
+    bool found = false;
+    for (int i = 0; i < e->node_count; i++) {
+        enum expr_op op = e->nodes[i]->op;
+        found = found || (marks[i] && op >= EXPR_EX2_APPROX && op <= EXPR_TANH_APPROX);
+    }
+    arena_free(a);
+    return found;
+}
+
+static float largest(const struct epilogue_run *r, const struct expr_node *value)
+{
+    float most = 0;
+    for (size_t row = 0; row < r->m; row++) {
+        struct arena *scratch = arena_new();
+        struct row w = {.arena = scratch, .r = r, .row = row};
+        fill_input(&w);
+        const float *x = node_values(&w, value);
+        size_t cols = value->columns == EXPR_PAIRS ? r->n / 2 : r->n;
+        for (size_t c = 0; c < cols; c++)
+            if (fabsf(x[c]) > most && !isinf(x[c]))
+                most = fabsf(x[c]);
+        arena_free(scratch);
+    }
+    return most;
+}
+
+void epilogue_choose_globals(const struct epilogue_run *r, struct run_arg *args)
+{
+    for (int k = 0; k < r->e->output_count; k++) {
+        const struct expr_output *o = &r->e->outputs[k];
+        const struct expr_node *global = o->global;
+        if (!global || global->op != EXPR_INPUT)
+            continue;
+        struct run_arg *arg = &args[global->imm];
+        if (arg->about->kind != ARG_SCALAR || arg->about->has_default || arg->is_set)
+            continue;
+        float most = nvfp4_global_scale(largest(r, o->value));
+        memcpy(&arg->bits, &most, sizeof most);
+    }
+}
