@@ -4,6 +4,7 @@
  * missing waits for data; for these the bytes of a completed copy stay on record until
  * some wait has returned true for the phase that they belong to.  Lazy: it runs when
  * nothing else can, oldest first; until then its bytes may not be touched. */
+#include "emu/choice.h"
 #include "emu/cluster.h"
 #include "emu/launch_control.h"
 #include "emu/report.h"
@@ -81,7 +82,7 @@ void async_completes(struct warp *w, const struct mbar *m)
     struct cluster *k = w->cta->cluster;
     const struct async_op *o = k->running;
     if (!o || o->kind != ASYNC_COPY_IN || k->grid->no_checks ||
-        k->grid->strategy != STRATEGY_EAGER)
+        strategy_is_late(k->grid->strategy))
         return;
     for (int i = 0; i < o->range_count; i++) {
         const struct smem_range *range = &o->ranges[i];
@@ -317,6 +318,49 @@ static bool run(struct cluster *k, struct async_op *o)
     return ok;
 }
 
+/* Must `older` be complete before `o` may be? */
+static bool comes_first(const struct async_op *older, const struct async_op *o)
+{
+    if (ordered(older, o))
+        return true;
+    for (int i = 0; i < older->range_count; i++)
+        for (int j = 0; j < o->range_count; j++) {
+            const struct smem_range *a = &older->ranges[i], *b = &o->ranges[j];
+            if ((a->write || b->write) && overlap(a, b->cta, b->from, b->to))
+                return true;
+        }
+    return false;
+}
+
+struct async_op *async_front_of(struct cluster *k, struct async_op *o)
+{
+    for (struct async_op *p = k->async_first; p && p != o; p = p->next)
+        if (comes_first(p, o))
+            return async_front_of(k, p);
+    return o;
+}
+
+static bool is_held(struct cluster *k, const struct async_op *o)
+{
+    const struct rule *r = &k->grid->rule;
+    return o->kind == (enum async_kind)r->op && ++k->delay_count == r->number;
+}
+
+/* Does it complete here and now? */
+static bool completes_at_once(struct cluster *k, struct async_op *o)
+{
+    switch (k->grid->strategy) {
+    case STRATEGY_EAGER:
+    case STRATEGY_STARVE:
+        return true;
+    case STRATEGY_DELAY:
+        o->is_held = is_held(k, o);
+        return !o->is_held && async_front_of(k, o) == o;
+    default:
+        return false;
+    }
+}
+
 bool async_issue(struct async_op *o)
 {
     struct cluster *k = o->issuer->cta->cluster;
@@ -330,7 +374,8 @@ bool async_issue(struct async_op *o)
         recycle(k, o);
         return false;
     }
-    if (k->grid->strategy == STRATEGY_EAGER)
+    choice_issued(o);
+    if (completes_at_once(k, o))
         return run(k, o);
     *k->async_tail = o;
     k->async_tail = &o->next;
@@ -350,40 +395,59 @@ static bool complete(struct cluster *k, struct async_op **link)
     return run(k, o);
 }
 
-bool async_step(struct cluster *k)
+bool async_complete(struct cluster *k, struct async_op *o)
 {
-    return k->async_first && complete(k, &k->async_first);
+    struct async_op **p = &k->async_first;
+    while (*p != o)
+        p = &(*p)->next;
+    return complete(k, p);
 }
 
-/* Must `older` be complete before `o` may be? */
-static bool comes_first(const struct async_op *older, const struct async_op *o)
+/* Behind one that was held back, all that waited for it complete. */
+static bool release(struct cluster *k)
 {
-    if (ordered(older, o))
-        return true;
-    for (int i = 0; i < older->range_count; i++)
-        for (int j = 0; j < o->range_count; j++) {
-            const struct smem_range *a = &older->ranges[i], *b = &o->ranges[j];
-            if ((a->write || b->write) && overlap(a, b->cta, b->from, b->to))
-                return true;
+    for (struct async_op *o = k->async_first; o;) {
+        if (o->is_held || async_front_of(k, o) != o) {
+            o = o->next;
+            continue;
         }
-    return false;
+        if (!async_complete(k, o))
+            return false;
+        o = k->async_first;
+    }
+    return true;
+}
+
+static struct async_op *newest(struct cluster *k)
+{
+    struct async_op *last = k->async_first;
+    while (last->next)
+        last = last->next;
+    return async_front_of(k, last);
+}
+
+bool async_step(struct cluster *k)
+{
+    if (!k->async_first)
+        return false;
+    if (k->grid->strategy == STRATEGY_REVERSE)
+        return async_complete(k, newest(k));
+    bool ok = complete(k, &k->async_first);
+    return ok && (k->grid->strategy != STRATEGY_DELAY || release(k));
 }
 
 /* Completes `o` and, before it, all that must come first.  An operation may complete
  * others while it runs only through program threads, which do not run meanwhile. */
 static bool complete_with_older(struct cluster *k, struct async_op *o)
 {
-    struct async_op **p = &k->async_first;
-    while (*p && *p != o) {
-        if (!comes_first(*p, o)) {
-            p = &(*p)->next;
-            continue;
-        }
-        if (!complete_with_older(k, *p))
+    for (;;) {
+        struct async_op *front = async_front_of(k, o);
+        bool is_last = front == o;
+        if (!async_complete(k, front))
             return false;
-        p = &k->async_first;
+        if (is_last)
+            return true;
     }
-    return *p == o ? complete(k, p) : true;
 }
 
 bool async_drain(struct cluster *k, bool (*wanted)(const struct async_op *, void *),

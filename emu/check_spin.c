@@ -1,18 +1,18 @@
 /* check_spin.c - sees through polling loops.
  *
  * A warp whose registers, local memory and program counters are all what they were at
- * an earlier time, with nothing changed in the cluster since, will repeat itself until
- * something changes.  Nothing is assumed about the shape of the loop.  The earlier
- * state is taken anew after 1, 2, 4 ... looks (Brent's method), so that a loop of any
- * length is found, and a warp that really computes pays a comparison that fails at
- * once. */
+ * an earlier time, and which of its lanes have had their turn too, with nothing changed
+ * in the cluster since, will repeat itself until something changes.  Nothing is assumed
+ * about the shape of the loop.  The earlier state is taken anew after 1, 2, 4 ... looks
+ * (Brent's method), so that a loop of any length is found, and a warp that really
+ * computes pays a comparison that fails at once. */
 #include "emu/cluster.h"
 
 #include <stdlib.h>
 
 struct spin {
     uint32_t pc[WARP_LANES];
-    uint32_t live, parked;
+    uint32_t live, parked, yielded;
     uint32_t looks,
         next;       /* looks since the state was taken, and when to take it anew */
     uint8_t *state; /* registers, then local memory, then the call area */
@@ -33,6 +33,7 @@ static void take(struct spin *s, const struct warp *w, const struct kernel *k)
     memcpy(s->pc, w->pc, sizeof s->pc);
     s->live = w->live;
     s->parked = w->parked;
+    s->yielded = w->yielded;
     memcpy(s->state, w->regs, k->reg_bytes);
     if (k->local_bytes)
         memcpy(s->state + k->reg_bytes, w->local, local_bytes(k));
@@ -43,7 +44,7 @@ static void take(struct spin *s, const struct warp *w, const struct kernel *k)
 
 static bool is_same(const struct spin *s, const struct warp *w, const struct kernel *k)
 {
-    return s->live == w->live && s->parked == w->parked &&
+    return s->live == w->live && s->parked == w->parked && s->yielded == w->yielded &&
            memcmp(s->pc, w->pc, sizeof s->pc) == 0 &&
            memcmp(s->state, w->regs, k->reg_bytes) == 0 &&
            (!k->local_bytes ||

@@ -1,4 +1,5 @@
 #include "emu/cluster.h"
+#include "emu/choice.h"
 
 #include <stdlib.h>
 
@@ -95,6 +96,7 @@ void cluster_free(struct cluster *c)
         free(t->smem);
     }
     barriers_free(c);
+    choices_free(c);
     async_free(c);
     free(c->ctas);
     free(c);
@@ -262,6 +264,8 @@ static void reset_warp(struct warp *w)
     w->cur_pc = w->cur_lanes = 0;
     memset(w->waits, 0, sizeof w->waits);
     w->steps = 0;
+    w->visible = w->asked = w->issued = 0;
+    w->is_starved = false;
     w->polled = w->spinning = false;
     w->seen_events = w->seen_global_events = UINT64_MAX;
     w->hit = NULL;
@@ -312,6 +316,8 @@ void cluster_reset(struct cluster *c, uint64_t number)
     async_forget(c);
     c->async_count = 0;
     c->rng = scramble(g->seed ^ scramble(c->number));
+    c->delay_count = 0;
+    choices_reset(c);
     c->events = 0;
     c->clock = 0;
     c->wrote_global = false;

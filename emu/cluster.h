@@ -24,6 +24,8 @@ enum progress cluster_run(struct cluster *c, uint64_t step_budget, bool alone);
 
 /* ---- schedule.c, for the exec_ functions that let lanes wait or go */
 
+/* Could it do something now?  Wakes what events and time wake. */
+bool warp_can_run(struct warp *w);
 /* Takes `lanes` out of whatever they wait for. */
 void wake(struct warp *w, uint32_t lanes);
 /* All groups that wait for `m`. */

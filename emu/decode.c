@@ -384,6 +384,38 @@ static bool gathers(const struct ptx_insn *i)
     }
 }
 
+/* Arithmetic, branches and what a lane keeps to itself commute with what others do. */
+static bool is_visible(const struct ptx_insn *i)
+{
+    switch (i->op) {
+    case PTX_LD:
+    case PTX_ST:
+        return !ptx_has(i, PTX_M_LOCAL) && !ptx_has(i, PTX_M_PARAM) &&
+               !ptx_has(i, PTX_M_CONST);
+    case PTX_ST_BULK:
+    case PTX_ST_ASYNC:
+    case PTX_RED_ASYNC:
+    case PTX_ATOM:
+    case PTX_RED:
+    case PTX_MULTIMEM_LD_REDUCE:
+    case PTX_MULTIMEM_ST:
+    case PTX_MULTIMEM_RED:
+    case PTX_BAR_WARP_SYNC:
+    case PTX_NANOSLEEP:
+    case PTX_SETMAXNREG:
+    case PTX_LDMATRIX:
+    case PTX_STMATRIX:
+        return true;
+    default:
+        break;
+    }
+    return (i->op >= PTX_CP_ASYNC && i->op <= PTX_TENSORMAP_CP_FENCEPROXY) ||
+           (i->op >= PTX_BAR && i->op <= PTX_BARRIER_CLUSTER_WAIT) ||
+           (i->op >= PTX_CLUSTERLAUNCHCONTROL_TRY_CANCEL &&
+            i->op <= PTX_MBARRIER_TRY_WAIT) ||
+           i->op >= PTX_TCGEN05_ALLOC;
+}
+
 static bool decode_guard(struct decoder *d, const struct ptx_insn *i, struct op *o)
 {
     o->guard.kind = PTX_OPND_SINK;
@@ -408,6 +440,7 @@ static void decode_insn(struct decoder *d, const struct ptx_insn *i, uint32_t pc
     o->first_type = i->type_count ? i->types[0] : (uint8_t)PTX_NO_TYPE;
     o->aligned = i->op == PTX_BAR || ptx_has(i, PTX_M_ALIGNED);
     o->gathers = gathers(i);
+    o->visible = is_visible(i);
     decode_fn *family = families[i->op];
     if (!family) {
         refuse_insn(d, i, "the emulator does not have this instruction");

@@ -22,8 +22,10 @@ static const struct env_row rows[] = {
      "the device to be; by default the one that the first module's .target names"},
     {"FP4EMU_SEED", "0 .. 2^64-1, decimal or 0x", "0",
      "where everything random starts; a report names it"},
-    {"FP4EMU_STRATEGY", "eager, lazy", "eager",
-     "asynchronous work completes at once, or as late as it may"},
+    {"FP4EMU_STRATEGY",
+     "eager, lazy, reverse, random[:P], pct[:D[:N]], starve:W, delay:OP[:N], "
+     "replay:FILE",
+     "eager", "how schedules are chosen; emu/README.md says what each one finds"},
     {"FP4EMU_CHECK", "off, default, all, pedantic; then ,+N ,-N ,N=error ,N=warn",
      "default", "hazard checks, by level and by number (docs/emulator-checks.md)"},
     {"FP4EMU_REPORT", "a file name", "none",
@@ -36,6 +38,8 @@ static const struct env_row rows[] = {
      "block-scaled sums are rounded once, or cut as Blackwell was measured to"},
     {"FP4EMU_CLUSTERS", "auto, all, 1 .. 65535", "auto",
      "clusters launched at first; auto: a quarter where a kernel takes others over"},
+    {"FP4EMU_RECORD", "a file name", "nowhere",
+     "where the choices of random, pct and replay are appended"},
 };
 
 const struct env_row *env_row(size_t i)
@@ -127,7 +131,6 @@ static bool read_report(const char *value, const char **out, char *why,
 static bool read_value(struct env *e, size_t i, const char *value, char *why,
                        size_t why_bytes)
 {
-    static const char *const strategies[] = {"eager", "lazy"};
     static const char *const switches[] = {"0", "1"};
     static const char *const modes[] = {"reference", "hardware"};
     int n = 0;
@@ -139,9 +142,7 @@ static bool read_value(struct env *e, size_t i, const char *value, char *why,
     case 1:
         return read_u64(value, &e->seed);
     case 2:
-        ok = read_word(value, strategies, COUNT_OF(strategies), &n);
-        e->strategy = n == 0 ? STRATEGY_EAGER : STRATEGY_LAZY;
-        return ok;
+        return strategy_parse(value, &e->strategy, &e->rule, why, why_bytes);
     case 3:
         return check_set_parse(value, &e->check, why, why_bytes);
     case 4:
@@ -158,8 +159,10 @@ static bool read_value(struct env *e, size_t i, const char *value, char *why,
         ok = read_word(value, modes, COUNT_OF(modes), &n);
         e->mma = (enum mma_mode)n;
         return ok;
-    default:
+    case 9:
         return read_clusters(value, &e->clusters);
+    default:
+        return read_report(value, &e->record, why, why_bytes);
     }
 }
 
@@ -215,7 +218,7 @@ bool env_read(struct env *e, char *error, size_t error_bytes)
 /* ---- what the process runs with */
 
 static struct env used = {.strategy = STRATEGY_EAGER};
-static char used_text[3][4096];
+static char used_text[4][4096];
 
 static const char *keep(size_t slot, const char *text)
 {
@@ -246,6 +249,7 @@ void env_use(const struct env *e)
     used.device = keep(0, e->device);
     used.report = keep_path(1, e->report);
     used.isa = keep(2, e->isa);
+    used.record = keep_path(3, e->record);
 }
 
 void env_set_seed(uint64_t seed)
@@ -253,7 +257,8 @@ void env_set_seed(uint64_t seed)
     used.seed = seed;
 }
 
-void env_set_strategy(int strategy)
+void env_set_strategy(enum strategy strategy, const struct rule *rule)
 {
     used.strategy = strategy;
+    used.rule = *rule;
 }

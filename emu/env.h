@@ -13,6 +13,7 @@
 #include "emu/checks.h"
 
 #include "emu/mma_fp4.h"
+#include "emu/strategy.h"
 
 enum { ENV_CLUSTERS_AUTO = 0, ENV_CLUSTERS_ALL = -1 };
 
@@ -21,10 +22,12 @@ struct env {
     const char *report; /* file that reports are appended to; NULL: stderr */
     const char *isa;    /* scalar, avx2, avx512; NULL: the best there is */
     uint64_t seed;
-    int strategy; /* enum strategy of machine.h */
+    enum strategy strategy;
+    struct rule rule;
+    const char *record;     /* file that choices are appended to; NULL: none */
     struct check_set check; /* all zero: the default */
-    bool quiet;  /* no reports on stderr */
-    int threads; /* host threads of a launch; 0: as many as there are CPUs */
+    bool quiet;             /* no reports on stderr */
+    int threads;            /* host threads of a launch; 0: as many as there are CPUs */
     enum mma_mode mma;
     int clusters; /* that are launched at first, or one of these */
 };
@@ -45,6 +48,6 @@ const struct env *env(void);
 void env_use(const struct env *e);
 /* For the extension entry points. */
 void env_set_seed(uint64_t seed);
-void env_set_strategy(int strategy);
+void env_set_strategy(enum strategy strategy, const struct rule *rule);
 
 #endif

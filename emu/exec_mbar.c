@@ -4,6 +4,7 @@
  * the phase in its upper half and the pending count in its lower one. */
 #include "emu/cluster.h"
 #include "emu/access.h"
+#include "emu/choice.h"
 #include "emu/lanes.h"
 
 #include <stdlib.h>
@@ -478,11 +479,14 @@ static bool is_past(const struct warp *w, const struct op *op, const struct mbar
     return m->phase != opnd_u64(w, &op->opnds[2], lane) >> 32;
 }
 
-/* The lazy strategy gives each try_wait one false before it parks, so that a program
+/* The lazy strategies give each try_wait one false before it parks, so that a program
  * which does not look at the answer does not get its wait all the same. */
 static bool is_first_false(struct warp *w, const struct mbar *m)
 {
-    if (m->cta->cluster->grid->strategy == STRATEGY_EAGER)
+    enum strategy strategy = m->cta->cluster->grid->strategy;
+    if (strategy_explores(strategy))
+        return choice_false(w);
+    if (!strategy_is_late(strategy))
         return false;
     bool first = w->false_mbar != m || w->false_phase != m->phase;
     w->false_mbar = m;

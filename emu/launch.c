@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "emu/choice.h"
 #include "emu/env.h"
 #include "emu/memory.h"
 #include "emu/report.h"
@@ -300,11 +301,12 @@ static void tell(struct report *r, CUresult code)
 {
     const struct env *e = env();
     const char *text = report_text(r), *name = "";
-    size_t bytes = strlen(text) + 200;
-    char again[100], more[200];
+    char strategy[STRATEGY_MAX_TEXT + 16], again[sizeof strategy + 64];
+    char more[2 * sizeof again + 100];
+    size_t bytes = strlen(text) + sizeof again + 200;
 
     snprintf(again, sizeof again, "FP4EMU_STRATEGY=%s FP4EMU_SEED=%llu",
-             e->strategy == STRATEGY_LAZY ? "lazy" : "eager",
+             strategy_text(e->strategy, &e->rule, strategy, sizeof strategy),
              (unsigned long long)e->seed);
     cuGetErrorName(code, &name);
     free(report_copy);
@@ -316,7 +318,14 @@ static void tell(struct report *r, CUresult code)
     else
         snprintf(report_copy, bytes, "%s  again with %s; the driver returns %d, %s\n",
                  text, again, (int)code, name);
-    snprintf(more, sizeof more, "\"again\":\"%s\",\"result\":\"%s\"", again, name);
+    char *to =
+        more + snprintf(more, sizeof more, "\"result\":\"%s\",\"again\":\"", name);
+    for (const char *p = again; *p; p++) { /* a path may hold anything */
+        if (*p == '"' || *p == '\\')
+            *to++ = '\\';
+        *to++ = (unsigned char)*p < ' ' ? '?' : *p;
+    }
+    memcpy(to, "\"", 2);
     write_report(report_copy, report_json(r, more));
 }
 
@@ -349,7 +358,8 @@ static void fill_grid(const struct launch *l, struct report *r)
     grid.dyn_smem_bytes = l->dyn_smem_bytes;
     grid.params = l->params;
     grid.param_bytes = l->param_bytes;
-    grid.strategy = (enum strategy)e->strategy;
+    grid.strategy = e->strategy;
+    grid.rule = e->rule;
     grid.seed = e->seed;
     grid.threads = e->threads;
     grid.checks = &e->check;
@@ -367,9 +377,43 @@ static void fill_grid(const struct launch *l, struct report *r)
     atomic_store(&grid.failed_cluster, 0);
 }
 
+/* The schedule to be followed, and where the one that is made is kept. */
+struct schedules {
+    struct deviations plan, record;
+};
+
+/* What the environment says of this launch's schedule.  A file that is gone or broken
+ * means an empty plan, and one line that says so. */
+static void begin_schedules(struct schedules *s)
+{
+    const struct env *e = env();
+    char why[STRATEGY_MAX_TEXT + 100], line[STRATEGY_MAX_TEXT + 200];
+    *s = (struct schedules){.record.launch = grid.id};
+    grid.plan = grid.strategy == STRATEGY_REPLAY ? &s->plan : NULL;
+    grid.record = e->record && strategy_explores(grid.strategy) ? &s->record : NULL;
+    if (!grid.plan || deviations_read(&s->plan, e->rule.path, grid.id, why, sizeof why))
+        return;
+    snprintf(line, sizeof line, "FP4EMU_STRATEGY=replay: %s; nothing is replayed\n",
+             why);
+    write_report(line, "");
+}
+
+static void end_schedules(struct schedules *s)
+{
+    unsigned long long failed = atomic_load(&grid.failed_cluster);
+    if (grid.record)
+        deviations_write(&s->record, env()->record, grid.kernel,
+                         failed ? failed - 1 : UINT64_MAX);
+    deviations_free(&s->plan);
+    deviations_free(&s->record);
+    grid.plan = NULL;
+    grid.record = NULL;
+}
+
 CUresult launch_run(const struct launch *l)
 {
     struct report *r = report_new();
+    struct schedules schedules;
     if (l->params && !memory_add(MEMORY_PARAM, l->params, l->param_bytes, l)) {
         report_free(r);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -378,6 +422,7 @@ CUresult launch_run(const struct launch *l)
     atomic_store(&launch_ctas, (unsigned long long)l->dim[0] * l->dim[1] * l->dim[2]);
     atomic_store(&launch_seconds, 0.0);
     fill_grid(l, r);
+    begin_schedules(&schedules);
     atomic_store(&launch_running, true);
 
     struct progress progress;
@@ -387,6 +432,7 @@ CUresult launch_run(const struct launch *l)
     atomic_store(&launch_seconds, clock_seconds() - start);
     atomic_store(&launch_running, false);
     progress_end(&progress);
+    end_schedules(&schedules);
 
     if (l->params)
         memory_free((uint64_t)(uintptr_t)l->params);

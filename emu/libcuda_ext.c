@@ -25,12 +25,13 @@ EXPORTED void fp4emu_set_seed(unsigned long long seed)
 
 EXPORTED int fp4emu_set_strategy(const char *name)
 {
-    bool eager = name && strcmp(name, "eager") == 0;
-    bool lazy = name && strcmp(name, "lazy") == 0;
-    if (!eager && !lazy)
+    enum strategy strategy;
+    struct rule rule;
+    char why[160];
+    if (!name || !strategy_parse(name, &strategy, &rule, why, sizeof why))
         return 0;
     (void)enter();
-    env_set_strategy(lazy ? STRATEGY_LAZY : STRATEGY_EAGER);
+    env_set_strategy(strategy, &rule);
     (void)leave(CUDA_SUCCESS);
     return 1;
 }

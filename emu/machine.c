@@ -19,6 +19,7 @@
 
 struct run {
     struct grid *grid;
+    uint64_t order_factor, order_start; /* number_of_start() */
     pthread_mutex_t lock;
     pthread_mutex_t memory; /* see global_lock */
     pthread_cond_t changed;
@@ -86,27 +87,71 @@ static void note_unlaunched(const struct run *r)
                     (unsigned long long)count, (unsigned long long)r->first_count);
 }
 
+/* Clusters after a failed one need not run, those before it must: the lowest number's
+ * report is the launch's. */
+static bool is_wanted(const struct run *r, uint64_t number)
+{
+    unsigned long long failed = atomic_load(&r->grid->failed_cluster);
+    return failed == 0 || number < failed - 1;
+}
+
+/* Which cluster is launched as the i-th: by number, or where strategies explore in an
+ * order that the seed gives. */
+static uint64_t number_of_start(const struct run *r, uint64_t i)
+{
+    return (r->order_start + i % r->first_count * r->order_factor) % r->first_count;
+}
+
+static uint64_t divisor(uint64_t a, uint64_t b)
+{
+    return b ? divisor(b, a % b) : a;
+}
+
+static void choose_order(struct run *r)
+{
+    const struct grid *g = r->grid;
+    uint64_t n = r->first_count, seed = g->seed * 0x9e3779b97f4a7c15u + 1;
+    r->order_factor = 1;
+    r->order_start = 0;
+    if (n < 2 || (g->strategy != STRATEGY_RANDOM && g->strategy != STRATEGY_PCT))
+        return;
+    r->order_start = (seed >> 33) % n;
+    r->order_factor = (seed >> 17 & 0xffff) % n;
+    while (divisor(r->order_factor, n) != 1)
+        r->order_factor = (r->order_factor + 1) % n;
+}
+
+/* The next cluster to launch whose outcome still counts; false: there is none. */
+static bool next_start(struct run *r, uint64_t *number)
+{
+    while (r->next_number < r->first_count) {
+        *number = number_of_start(r, r->next_number++);
+        if (is_wanted(r, *number))
+            return true;
+    }
+    return false;
+}
+
 /* Under the lock.  NULL: nothing can run now; r->stop: nothing ever will. */
 static struct cluster *choose(struct run *r)
 {
     if (r->stop)
         return NULL;
     unsigned long long failed = atomic_load(&r->grid->failed_cluster);
-    if (failed != 0 && r->next_number >= failed - 1)
-        r->next_number = r->first_count; /* not wanted any more */
+    uint64_t number;
     if (r->stuck && atomic_load(&r->grid->global_events) != r->stuck_events)
         take_up(r);
     /* Those that only poll come after fresh ones, which may do what they wait for. */
     bool all_idle = r->ready && r->idle_turns >= r->resident;
     if (r->ready && !all_idle)
         return pop(r);
-    if (r->next_number < r->first_count) {
+    if (next_start(r, &number)) {
         struct cluster *c = r->spare;
         if (c)
             r->spare = c->next;
         else
             c = cluster_new(r->grid);
-        cluster_reset(c, r->next_number++);
+        cluster_reset(c, number);
         r->resident++;
         r->idle_turns = 0;
         return c;
@@ -122,14 +167,6 @@ static struct cluster *choose(struct run *r)
         pthread_cond_broadcast(&r->changed);
     }
     return NULL;
-}
-
-/* Clusters after a failed one need not run, those before it must: the lowest number's
- * report is the launch's. */
-static bool is_wanted(const struct run *r, uint64_t number)
-{
-    unsigned long long failed = atomic_load(&r->grid->failed_cluster);
-    return failed == 0 || number < failed - 1;
 }
 
 static void settle(struct run *r, struct cluster *c, enum progress p,
@@ -232,13 +269,30 @@ static void free_list(struct cluster *c)
     }
 }
 
+/* The instruction behind the label that starve names: where a branch to it goes. */
+static uint32_t find_label(const struct grid *g)
+{
+    const struct kernel *k = g->kernel;
+    bool named = g->strategy == STRATEGY_STARVE && g->rule.last < g->rule.first;
+    for (uint32_t pc = 0; named && pc < k->op_count; pc++) {
+        const struct op *o = &k->ops[pc];
+        if (o->insn->op == PTX_BRA && o->insn->operand_count == 1 &&
+            o->insn->operands[0].name &&
+            strcmp(o->insn->operands[0].name, g->rule.name) == 0)
+            return o->target;
+    }
+    return UINT32_MAX;
+}
+
 bool grid_run(struct grid *g)
 {
     struct run r = {.grid = g};
+    g->starve_pc = find_label(g);
     r.cluster_count = cluster_total(g);
     r.first_count = r.cluster_count;
     if (g->first_clusters && g->first_clusters < r.cluster_count)
         r.first_count = g->first_clusters;
+    choose_order(&r);
     r.ready_tail = &r.ready;
     pthread_mutex_init(&r.lock, NULL);
     pthread_mutex_init(&r.memory, NULL);

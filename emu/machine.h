@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/ptx.h"
+#include "emu/strategy.h"
 
 #define WARP_LANES 32
 #define ALL_LANES 0xffffffffu
@@ -96,11 +97,12 @@ struct op {
     uint8_t first_type; /* first type: what cvt, set and the like make */
     bool aligned;       /* .aligned: needs all live lanes at once */
     bool gathers;       /* .sync with a member mask: lanes wait for each other */
-    uint32_t aux[6];    /* free for the decoder of this instruction family:
-                           modifiers boiled down so that exec_ need not search */
-    void *data;         /* the same, in the kernel's arena */
-    uint32_t target;    /* of a branch */
-    uint32_t next;      /* pc of the instruction behind */
+    bool visible;    /* others may see it: memory, synchronisation, asynchronous work */
+    uint32_t aux[6]; /* free for the decoder of this instruction family:
+                        modifiers boiled down so that exec_ need not search */
+    void *data;      /* the same, in the kernel's arena */
+    uint32_t target; /* of a branch */
+    uint32_t next;   /* pc of the instruction behind */
 };
 
 /* A variable of module or function scope in .global or .const: who loads the module
@@ -177,6 +179,9 @@ struct warp {
     uint32_t cur_lanes;
     struct wait waits[WARP_LANES]; /* of a parked group, at its lowest lane */
     uint64_t steps;                /* warp instructions executed */
+    uint32_t visible, asked;       /* choice.h: of them visible; questions since then */
+    uint32_t issued;               /* asynchronous operations */
+    bool is_starved;               /* it has passed the label of starve:LABEL */
     uint32_t event_lanes;          /* parked lanes that any event wakes */
     uint32_t time_lanes;           /* ... that sleep */
     uint32_t lane_waits;           /* ... that wait for other lanes of this warp */
@@ -261,6 +266,8 @@ struct cluster {
     uint64_t async_count;        /* operations issued so far: the next id */
     struct smem_record *records; /* completed copies that nobody has waited for yet */
     uint64_t rng;                /* this cluster's own stream of the launch's seed */
+    struct choices *choices;     /* owned by choice.c; NULL: nothing is chosen */
+    uint64_t delay_count;        /* delay: operations of its kind so far */
     uint64_t events;   /* counts what a waiting warp may see: stores, arrivals,
                           completions, releases, exits */
     uint64_t clock;    /* virtual time in ns */
@@ -269,11 +276,6 @@ struct cluster {
     int live_ctas;
     struct async_op *running; /* being completed: what mbar_complete_tx belongs to */
     struct cluster *next;     /* in a list of the machine */
-};
-
-enum strategy {
-    STRATEGY_EAGER, /* asynchronous work completes when it is issued */
-    STRATEGY_LAZY,  /* ... only when nothing else can run, oldest first */
 };
 
 /* What one launch is; the launcher fills in the first part, zeroes the rest and keeps
@@ -286,13 +288,17 @@ struct grid {
     const uint8_t *params; /* private copy, 128-byte aligned, readable by kernels */
     uint32_t param_bytes;
     enum strategy strategy;
+    struct rule rule;   /* what stands behind the strategy's name */
+    uint32_t starve_pc; /* whoever passes it is starved; UINT32_MAX: nobody */
     uint64_t seed;
-    int threads;    /* host threads, 0: as many as there are CPUs */
+    const struct deviations *plan; /* replay; or NULL */
+    struct deviations *record;     /* the choices made are added; NULL: not wanted */
+    int threads;                   /* host threads, 0: as many as there are CPUs */
     bool no_checks; /* FP4EMU_CHECK=off: hazard checks that can be left out are */
     const struct check_set *checks; /* which are on; NULL: the default (checks.h) */
-    bool mma_as_hardware; /* enum mma_mode of block-scaled MMAs */
-    int sm_count;         /* for %nsmid, 0: 148 */
-    uint32_t registers;   /* of a thread at launch, 0: what the largest block leaves */
+    bool mma_as_hardware;           /* enum mma_mode of block-scaled MMAs */
+    int sm_count;                   /* for %nsmid, 0: 148 */
+    uint32_t registers; /* of a thread at launch, 0: what the largest block leaves */
     uint64_t first_clusters; /* launched at first, the others as these exit; 0: all */
     uint64_t id;             /* for %gridid */
     struct report *report;   /* the first error of the launch; see report.h */
@@ -396,6 +402,9 @@ struct async_op {
     int range_count;
     bool in_order;                  /* member of the tcgen05 FIFO of its CTA */
     bool reduces;                   /* adds to what is there: any order will do */
+    bool is_held;                   /* by delay */
+    uint32_t ordinal;               /* its issuer's operations before it */
+    int64_t priority;               /* pct */
     bool (*run)(struct async_op *); /* does the work; false after a report */
     union {
         uint64_t u[24]; /* the family's own arguments */
@@ -419,6 +428,10 @@ bool async_issue(struct async_op *o);
 /* Completes the oldest pending operation that may complete.  False: none was pending,
  * or it failed (see report). */
 bool async_step(struct cluster *c);
+/* `o`, or the operation that must complete before it and can complete now. */
+struct async_op *async_front_of(struct cluster *c, struct async_op *o);
+/* Completes it; nothing must have to come before.  False after a report. */
+bool async_complete(struct cluster *c, struct async_op *o);
 /* Completes all of them that satisfy `wanted`, and whatever must come before: older
  * in_order operations of the same CTA, older operations on the same bytes. */
 bool async_drain(struct cluster *c, bool (*wanted)(const struct async_op *, void *),

@@ -5,11 +5,13 @@
  * others go first.  Inside a cluster: warps in turn, each until it blocks.  When nobody
  * can do anything, pending asynchronous work completes (lazy strategy), then virtual
  * time passes; when neither is left the cluster is stuck. */
+#include "emu/choice.h"
 #include "emu/cluster.h"
 #include "emu/report.h"
 
 #define TURN_STEPS 2048  /* of one warp, before the next one gets its turn */
 #define GROUP_STEPS 1024 /* of one lane group, while other lanes of the warp wait */
+#define ROUND_PICKS 4    /* for each warp, before an exploring cluster looks around */
 
 /* ---- parking */
 
@@ -273,8 +275,29 @@ enum turn {
     TURN_BLOCKED, /* no lane can run */
     TURN_OVER,    /* it could go on */
     TURN_POLLED,  /* ... but only to poll again */
+    TURN_LEFT, /* ... and so could other lanes of the warp, which have not been asked */
     TURN_FAILED,
 };
+
+/* The smallest pc among `lanes`, or by chance another one. */
+static uint32_t choose_pc(struct warp *w, uint32_t lanes)
+{
+    uint32_t pcs[WARP_LANES];
+    int count = 0;
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+        uint32_t at = w->pc[bits_lowest(rest)];
+        int i = 0;
+        while (i < count && pcs[i] < at)
+            i++;
+        if (i < count && pcs[i] == at)
+            continue;
+        memmove(&pcs[i + 1], &pcs[i], (size_t)(count - i) * sizeof pcs[0]);
+        pcs[i] = at;
+        count++;
+    }
+    bool explores = w->cta->cluster->choices != NULL;
+    return pcs[explores && count > 1 ? choice_lanes(w, pcs, count) : 0];
+}
 
 /* False: nobody can run, or everybody who can has just polled in vain. */
 static bool choose(struct warp *w, struct group *g)
@@ -295,10 +318,7 @@ static bool choose(struct warp *w, struct group *g)
         w->yielded = 0;
         return true;
     }
-    for (uint32_t rest = first; rest; rest &= rest - 1) {
-        uint32_t at = w->pc[bits_lowest(rest)];
-        pc = at < pc ? at : pc;
-    }
+    pc = choose_pc(w, first);
     g->pc = pc;
     g->lanes = lanes_at(w, ready, pc);
     w->yielded &= ~g->lanes;
@@ -378,13 +398,25 @@ static bool step(struct warp *w, struct group *g, enum flow *flow)
     return false;
 }
 
+/* Behind a visible instruction others may go on, if the schedule wants it so. */
+static bool goes_on(struct warp *w, bool is_starved)
+{
+    if (w->cta->cluster->choices)
+        return choice_stay(w);
+    return !is_starved;
+}
+
 static enum turn take_turn(struct warp *w)
 {
     struct cluster *c = w->cta->cluster;
+    const struct op *ops = c->grid->kernel->ops;
+    const uint32_t starve_pc = c->grid->starve_pc;
+    const bool is_starved = choice_starves(w), asks = c->choices || is_starved;
     struct group g;
     struct loop loop = {.events = c->events};
     uint32_t steps = 0;
     enum turn end = TURN_BLOCKED;
+    bool left = false;
     w->polled = w->read_clock = w->has_expired = false;
     while (choose(w, &g)) {
         bool alone = g.lanes == (w->live & ~w->parked);
@@ -396,6 +428,12 @@ static enum turn take_turn(struct warp *w)
             together = step(w, &g, &flow);
             steps++;
             c->clock++;
+            w->is_starved |= from == starve_pc;
+            if (asks && ops[from].visible && flow != FLOW_PARK && flow != FLOW_STOP &&
+                !goes_on(w, is_starved)) {
+                left = true;
+                break;
+            }
             if (g.pc > from || !together || !alone)
                 continue;
             /* Back at the head of a loop. */
@@ -405,7 +443,7 @@ static enum turn take_turn(struct warp *w)
         }
         if (together) {
             store_pc(w, g.lanes, g.pc);
-            if (!alone && steps >= limit)
+            if (!alone && (steps >= limit || left))
                 w->yielded |= g.lanes;
         }
         if (flow == FLOW_STOP) {
@@ -414,7 +452,7 @@ static enum turn take_turn(struct warp *w)
         }
         if (flow == FLOW_YIELD)
             w->polled = true;
-        if (steps >= TURN_STEPS || w->spinning) {
+        if (steps >= TURN_STEPS || w->spinning || left) {
             end = TURN_OVER;
             break;
         }
@@ -427,7 +465,7 @@ static enum turn take_turn(struct warp *w)
 
 /* ---- the cluster */
 
-static bool can_run(struct warp *w)
+bool warp_can_run(struct warp *w)
 {
     struct cluster *c = w->cta->cluster;
     if (!w->live)
@@ -471,25 +509,78 @@ static void after_turn(struct warp *w, enum turn turn, uint64_t events, uint64_t
     w->seen_global_events = atomic_load(&c->grid->global_events);
 }
 
+/* False: it has failed. */
+static bool run_turn(struct warp *w, struct round *r, enum turn *turn)
+{
+    struct cluster *c = w->cta->cluster;
+    uint64_t events = c->events, steps = w->steps;
+    uint64_t global = atomic_load(&c->grid->global_events);
+    *turn = take_turn(w);
+    r->steps += w->steps - steps;
+    if (*turn == TURN_FAILED) {
+        r->failed = true;
+        return false;
+    }
+    after_turn(w, *turn, events, global, r);
+    return true;
+}
+
+/* Those that are held back come when the others have done nothing in their round. */
+static void run_warps(struct cluster *c, struct round *r, bool starved)
+{
+    enum turn turn;
+    for (int i = 0; i < c->cta_count; i++)
+        for (int k = 0; k < c->ctas[i].warp_count; k++) {
+            struct warp *w = &c->ctas[i].warps[k];
+            if (choice_starves(w) == starved && warp_can_run(w) &&
+                !run_turn(w, r, &turn))
+                return;
+        }
+}
+
+static bool any_can_run(struct cluster *c)
+{
+    for (int i = 0; i < c->cta_count; i++)
+        for (int k = 0; k < c->ctas[i].warp_count; k++)
+            if (warp_can_run(&c->ctas[i].warps[k]))
+                return true;
+    return false;
+}
+
+/* One choice after the other, until somebody should look whether time must pass. */
+static void explore(struct cluster *c, struct round *r)
+{
+    int picks = ROUND_PICKS * c->cta_count * c->ctas[0].warp_count;
+    bool leave = false;
+    while (picks-- > 0 && c->live_ctas > 0) {
+        struct pick p = choice_next(c, leave);
+        leave = false;
+        if (p.op) {
+            r->busy = true;
+            r->failed = !async_complete(c, p.op);
+        } else if (p.w) {
+            enum turn turn;
+            uint64_t events = c->events;
+            if (run_turn(p.w, r, &turn))
+                leave =
+                    turn == TURN_POLLED || (turn == TURN_OVER && c->events == events);
+        }
+        if (r->failed || (!p.op && !p.w))
+            return;
+    }
+    r->polls = r->polls || any_can_run(c);
+}
+
 static struct round run_round(struct cluster *c)
 {
     struct round r = {0};
-    for (int i = 0; i < c->cta_count; i++) {
-        for (int k = 0; k < c->ctas[i].warp_count; k++) {
-            struct warp *w = &c->ctas[i].warps[k];
-            if (!can_run(w))
-                continue;
-            uint64_t events = c->events, steps = w->steps;
-            uint64_t global = atomic_load(&c->grid->global_events);
-            enum turn turn = take_turn(w);
-            r.steps += w->steps - steps;
-            if (turn == TURN_FAILED) {
-                r.failed = true;
-                return r;
-            }
-            after_turn(w, turn, events, global, &r);
-        }
+    if (c->choices) {
+        explore(c, &r);
+        return r;
     }
+    run_warps(c, &r, false);
+    if (c->grid->strategy == STRATEGY_STARVE && !r.failed && !r.busy && c->live_ctas)
+        run_warps(c, &r, true);
     return r;
 }
 
@@ -586,6 +677,8 @@ static enum progress run_rounds(struct cluster *c, uint64_t step_budget, bool al
 enum progress cluster_run(struct cluster *c, uint64_t step_budget, bool alone)
 {
     enum progress p = run_rounds(c, step_budget, alone);
+    if (p == PROGRESS_DONE || p == PROGRESS_FAILED)
+        choices_end(c);
     /* Counted here and not at each store: other clusters look between their turns. */
     if (c->wrote_global)
         atomic_fetch_add(&c->grid->global_events, 1);

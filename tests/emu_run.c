@@ -74,11 +74,14 @@ bool emu_launch(struct emu_run *r)
     g->params = r->param_bytes;
     g->param_bytes = f->param_bytes;
     g->strategy = r->lazy ? STRATEGY_LAZY : STRATEGY_EAGER;
-    g->seed = 1;
+    char why[256];
+    if (r->strategy &&
+        !strategy_parse(r->strategy, &g->strategy, &g->rule, why, sizeof why))
+        test_fail(__FILE__, __LINE__, "%s: %s", r->strategy, why);
+    g->seed = r->seed ? r->seed : 1;
     g->threads = 1;
     g->first_clusters = r->first_clusters;
     g->registers = r->registers;
-    char why[128];
     if (!check_set_parse(r->checks ? r->checks : "default", &r->check_set, why,
                          sizeof why))
         test_fail(__FILE__, __LINE__, "%s: %s", r->checks, why);
@@ -109,11 +112,16 @@ void emu_done(struct emu_run *r)
         memory_free(r->buffers[i]);
 }
 
+static const char *name_of_strategy(const struct emu_run *r)
+{
+    return r->strategy ? r->strategy : r->lazy ? "lazy" : "eager";
+}
+
 static _Noreturn void unexpected(const char *file, int line, const struct emu_run *r,
                                  const char *what)
 {
     const char *text = emu_report(r);
-    test_fail(file, line, "%s: %s; got\n%s%s", r->lazy ? "lazy" : "eager", what,
+    test_fail(file, line, "%s: %s; got\n%s%s", name_of_strategy(r), what,
               text[0] ? text : "no report\n", emu_refusal(r));
 }
 

@@ -22,6 +22,8 @@ struct emu_run {
     uint32_t grid[3], cluster[3]; /* zeros: ones */
     uint32_t smem_bytes;
     bool lazy;
+    const char *strategy; /* as FP4EMU_STRATEGY; NULL: eager, or lazy by .lazy */
+    uint64_t seed;
     uint32_t registers;      /* of a thread at launch; 0: what there are */
     uint32_t first_clusters; /* launched at first; 0: all */
     const char *checks;      /* as FP4EMU_CHECK; NULL: default */

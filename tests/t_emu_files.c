@@ -13,7 +13,8 @@
  *     //: strategy lazy             not in both ways
  *     //: clusters 1 2 0            as often, with so many launched at first (0: all)
  *
- * Every file runs under the eager and the lazy strategy. */
+ * Every file runs under the eager and the lazy strategy; those that must go well run
+ * under all others too, with several seeds. */
 #include "tests/emu_run.h"
 #include "tests/test.h"
 
@@ -208,7 +209,7 @@ static void check_expect(struct script *s, const char *line)
             memcpy(&w, want + k * bytes, bytes);
             if (g != w)
                 test_fail(s->path, 0, "%s: %s[%zu] is 0x%llx, not 0x%llx",
-                          s->run.lazy ? "lazy" : "eager", name, k, g, w);
+                          s->run.strategy, name, k, g, w);
         }
         return;
     }
@@ -226,15 +227,18 @@ static int marked_line(const char *text)
     return line;
 }
 
-static void run_once(const char *path, const char *text, bool lazy, uint32_t first)
+static void run_once(const char *path, const char *text, const char *strategy,
+                     uint64_t seed, uint32_t first)
 {
-    if (strstr(text, lazy ? "//: strategy eager" : "//: strategy lazy"))
+    const char *only = strstr(text, "//: strategy ");
+    if (only && strncmp(only + 13, strategy, strlen(strategy)) != 0)
         return;
     struct script s = {.path = path, .text = text};
     s.run.ptx = text;
     s.run.threads = 32;
     s.run.registers = 168;
-    s.run.lazy = lazy;
+    s.run.strategy = strategy;
+    s.run.seed = seed;
     s.run.first_clusters = first;
     each_directive(&s, directive);
     if (s.words[0] && s.check) {
@@ -255,6 +259,21 @@ static void run_once(const char *path, const char *text, bool lazy, uint32_t fir
     emu_done(&s.run);
 }
 
+static void run_strategies(const char *path, const char *text, uint32_t first)
+{
+    static const char *const others[] = {
+        "reverse",        "random",        "random:1", "pct",
+        "pct:5:99",       "starve:0",      "starve:1", "starve:2-9",
+        "delay:tma_load", "delay:commit:2"};
+    run_once(path, text, "eager", 1, first);
+    run_once(path, text, "lazy", 1, first);
+    if (strstr(text, "//: report") || strstr(text, "//: refuse"))
+        return;
+    for (size_t i = 0; i < COUNT_OF(others); i++)
+        for (uint64_t seed = 1; seed <= (strchr("rp", others[i][0]) ? 5 : 1); seed++)
+            run_once(path, text, others[i], seed, first);
+}
+
 static void run_text(const char *path, const char *text)
 {
     static const char word[] = "//: clusters";
@@ -264,8 +283,7 @@ static void run_text(const char *path, const char *text)
         p += sizeof word - 1;
     do {
         uint32_t first = p ? (uint32_t)strtoul(p, &end, 10) : 0;
-        run_once(path, text, false, first);
-        run_once(path, text, true, first);
+        run_strategies(path, text, first);
         p = end;
     } while (p && *p == ' ');
 }

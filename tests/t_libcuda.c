@@ -246,22 +246,47 @@ static const char *init_output(const char *name, const char *value, int *result)
 TEST(bad_environment_fails_cuInit)
 {
     static const char *const cases[][2] = {
-        {"FP4EMU_DEVICE", "sm_75"},      {"FP4EMU_DEVICE", "100"},
-        {"FP4EMU_SEED", "12x"},          {"FP4EMU_SEED", "-1"},
-        {"FP4EMU_SEED", " 1"},           {"FP4EMU_SEED", "18446744073709551616"},
-        {"FP4EMU_SEED", "0x"},           {"FP4EMU_STRATEGY", "Lazy"},
-        {"FP4EMU_STRATEGY", "random"},   {"FP4EMU_CHECK", "on"},
-        {"FP4EMU_CHECK", "default,-21"}, {"FP4EMU_CHECK", "+77"},
-        {"FP4EMU_QUIET", "yes"},         {"FP4EMU_ISA", "sse"},
-        {"FP4EMU_THREADS", "0"},         {"FP4EMU_THREADS", "257"},
-        {"FP4EMU_THREADS", "two"},       {"FP4EMU_REPORT", "/no/such/directory/x"},
-        {"FP4EMU_MMA", "exact"},         {"FP4EMU_CLUSTERS", "0"},
+        {"FP4EMU_DEVICE", "sm_75"},
+        {"FP4EMU_DEVICE", "100"},
+        {"FP4EMU_SEED", "12x"},
+        {"FP4EMU_SEED", "-1"},
+        {"FP4EMU_SEED", " 1"},
+        {"FP4EMU_SEED", "18446744073709551616"},
+        {"FP4EMU_SEED", "0x"},
+        {"FP4EMU_STRATEGY", "Lazy"},
+        {"FP4EMU_STRATEGY", "chance"},
+        {"FP4EMU_CHECK", "on"},
+        {"FP4EMU_CHECK", "default,-21"},
+        {"FP4EMU_CHECK", "+77"},
+        {"FP4EMU_QUIET", "yes"},
+        {"FP4EMU_ISA", "sse"},
+        {"FP4EMU_THREADS", "0"},
+        {"FP4EMU_THREADS", "257"},
+        {"FP4EMU_THREADS", "two"},
+        {"FP4EMU_REPORT", "/no/such/directory/x"},
+        {"FP4EMU_MMA", "exact"},
+        {"FP4EMU_CLUSTERS", "0"},
+        {"FP4EMU_STRATEGY", "eager:1"},
+        {"FP4EMU_STRATEGY", "random:0"},
+        {"FP4EMU_STRATEGY", "random:1.5"},
+        {"FP4EMU_STRATEGY", "random:0.5x"},
+        {"FP4EMU_STRATEGY", "pct:0"},
+        {"FP4EMU_STRATEGY", "pct:3:x"},
+        {"FP4EMU_STRATEGY", "starve"},
+        {"FP4EMU_STRATEGY", "starve:32"},
+        {"FP4EMU_STRATEGY", "starve:3-1"},
+        {"FP4EMU_STRATEGY", "delay:load"},
+        {"FP4EMU_STRATEGY", "delay:mma:0"},
+        {"FP4EMU_STRATEGY", "replay"},
+        {"FP4EMU_STRATEGY", "replay:/no/no"},
+        {"FP4EMU_RECORD", "/no/such/directory/x"},
         {"FP4EMU_STRATGY", "lazy"},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         int result;
         const char *text = init_output(cases[i][0], cases[i][1], &result);
-        CHECK_EQ(result, CUDA_ERROR_INVALID_VALUE);
+        if (result != CUDA_ERROR_INVALID_VALUE)
+            test_fail(__FILE__, __LINE__, "%s=%s passed", cases[i][0], cases[i][1]);
         /* One line that names the variable, and what is allowed. */
         CHECK(strstr(text, cases[i][0]));
         CHECK(strchr(text, '\n') && strchr(text, '\n')[1] == '\0');
@@ -281,6 +306,12 @@ TEST(good_environment_is_silent)
         {"FP4EMU_SEED", "18446744073709551615"},
         {"FP4EMU_SEED", "0xFFFFffffFFFFffff"},
         {"FP4EMU_STRATEGY", "lazy"},
+        {"FP4EMU_STRATEGY", "random:0.25"},
+        {"FP4EMU_STRATEGY", "random:1"},
+        {"FP4EMU_STRATEGY", "pct:3:100"},
+        {"FP4EMU_STRATEGY", "starve:0-3"},
+        {"FP4EMU_STRATEGY", "starve:EPILOGUE"},
+        {"FP4EMU_STRATEGY", "delay:tma_load:5"},
         {"FP4EMU_CHECK", "all"},
         {"FP4EMU_CHECK", "pedantic,-37"},
         {"FP4EMU_CHECK", "default,+15,-3,6=error,36=warn"},

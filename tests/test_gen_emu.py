@@ -12,7 +12,7 @@ import pytest
 from conftest import BIN, ROOT, SANITIZED
 
 VARIABLES = ("DEVICE", "SEED", "STRATEGY", "CHECK", "REPORT", "QUIET", "ISA", "THREADS", "MMA",
-             "CLUSTERS")
+             "CLUSTERS", "RECORD")
 SHOW = "env | grep '^FP4EMU_' | sort"
 # A program that knows only the driver API.
 DRIVER_VERSION = ("import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); n = ctypes.c_int(); "
@@ -64,10 +64,10 @@ def test_misuse(args):
 def test_options_become_variables():
     done = gen_emu("--device", "sm_90", "--seed=7", "--strategy", "lazy", "--check=all",
                    "--report", "a file", "--quiet", "--isa=scalar", "--threads", "2",
-                   "--mma=hardware", "--clusters", "3", "sh", "-c", SHOW)
+                   "--mma=hardware", "--clusters", "3", "--record=r", "sh", "-c", SHOW)
     assert done.stdout.splitlines() == [
         "FP4EMU_CHECK=all", "FP4EMU_CLUSTERS=3", "FP4EMU_DEVICE=sm_90",
-        "FP4EMU_ISA=scalar", "FP4EMU_MMA=hardware", "FP4EMU_QUIET=1",
+        "FP4EMU_ISA=scalar", "FP4EMU_MMA=hardware", "FP4EMU_QUIET=1", "FP4EMU_RECORD=r",
         "FP4EMU_REPORT=a file", "FP4EMU_SEED=7", "FP4EMU_STRATEGY=lazy",
         "FP4EMU_THREADS=2"]
 
@@ -139,9 +139,39 @@ def test_path_with_a_colon(tree, tmp_path):
 
 
 def test_readme_has_the_table_of_variables():
-    rows = re.findall(r'\{"(FP4EMU_[A-Z]+)",\s*"([^"]+)",\s*"([^"]+)",',
-                      (ROOT / "emu/env.c").read_text(encoding="utf-8"))
+    source = re.sub(r'"\n\s*"', "", (ROOT / "emu/env.c").read_text(encoding="utf-8"))
+    rows = re.findall(r'\{"(FP4EMU_[A-Z]+)",\s*"([^"]+)",\s*"([^"]+)",', source)
     assert len(rows) == len(VARIABLES)
     readme = (ROOT / "emu/README.md").read_text(encoding="utf-8").replace("`", "")
     for name, allowed, normal in rows:
         assert f"| {name} | {allowed} | {normal} |" in readme, name
+
+
+# A program that fails with one seed, and one that only leaves a report.
+FAILS_AT_7 = 'test "$FP4EMU_SEED" != 7'
+REPORTS_AT_7 = 'test "$FP4EMU_SEED" != 7 || echo "error in kernel x" >>"$FP4EMU_REPORT"'
+
+
+@needs_plain_library
+@pytest.mark.parametrize("program", [FAILS_AT_7, REPORTS_AT_7])
+def test_seeds_are_tried_until_the_first_fault(program):
+    done = gen_emu("--schedule-seed", "3..9", "sh", "-c", f'echo "$FP4EMU_SEED"; {program}')
+    assert done.returncode == 1
+    assert done.stdout.split() == ["3", "4", "5", "6", "7"]
+    assert "FP4EMU_STRATEGY=random FP4EMU_SEED=7" in done.stderr
+    assert ("error in kernel x" in done.stderr) == (program == REPORTS_AT_7)
+
+
+@needs_plain_library
+def test_seeds_without_a_fault():
+    done = gen_emu("--strategy", "pct:2", "--schedule-seed=1..3", "sh", "-c",
+                   'echo "$FP4EMU_STRATEGY"')
+    assert (done.returncode, done.stdout.split()) == (0, ["pct:2"] * 3)
+    assert "no fault" in done.stderr
+
+
+@pytest.mark.parametrize("seeds", ["5", "a..b", "9..3", "..", "1.."])
+def test_bad_seeds(seeds):
+    done = gen_emu("--schedule-seed", seeds, "true")
+    assert done.returncode == 2
+    assert done.stderr.startswith("gen-emu: ") and done.stderr.count("\n") == 1
