@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 GEN = ROOT / "bin/gen"
 sys.path.insert(0, str(ROOT / "tests"))
-from conftest import find_ptxas  # noqa: E402
+from toolchain import find_ptxas  # noqa: E402
 
 
 def run(*command, env=None):

@@ -16,9 +16,9 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from toolchain import ROOT, find_ptxas
+
 # Programs that take long start first, so that the last worker is not left alone.
 LONG_FIRST = ("sweep", "cli", "fault", "golden")
 LAST_LINE = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$")
@@ -36,6 +36,8 @@ class Job:
     def run(self):
         env = dict(os.environ, FP4GEN_BUILD=str(self.build),
                    FP4GEN_BIN=str(self.build / "bin"), FP4GEN_LIB=str(self.build / "lib"))
+        if find_ptxas():  # C tests look where a toolkit is
+            env["CUDA_HOME"] = str(find_ptxas().parent.parent)
         if "-san" in self.build.name:
             env["FP4GEN_SAN"] = "1"
             # Signals and leaks are told by the sanitizer; cmocka would hide the former.

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from conftest import BIN, ROOT, SANITIZED, find_ptxas, gen
+from conftest import BIN, ROOT, SANITIZED, gen
+from toolchain import find_ptxas
 
 WORKERS = min(2, os.cpu_count() or 1)
 # Two row blocks, tails in m, n and k, two steps of k.
