@@ -209,6 +209,10 @@ static uint64_t sreg_value(const struct place *p, int sreg, int lane)
     case PTX_S_RESERVED_SMEM_OFFSET_END:
     case PTX_S_RESERVED_SMEM_OFFSET_CAP:
         return SMEM_RESERVED_BYTES;
+    case PTX_S_ENVREG1:
+        return p->g->workspace >> 32;
+    case PTX_S_ENVREG2:
+        return (uint32_t)p->g->workspace;
     case PTX_S_GRIDID:
         return p->g->id;
     default:

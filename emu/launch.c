@@ -347,6 +347,19 @@ static uint64_t first_clusters(const struct launch *l)
     return (all + 3) / 4 < room ? (all + 3) / 4 : room;
 }
 
+/* Size and barrier, as cooperative_groups/details/driver_abi.h (CUDA 13.0) has it. */
+static _Alignas(MEMORY_ALIGN_BYTES) uint32_t workspace[2];
+
+static bool add_workspace(const struct launch *l)
+{
+    workspace[0] = sizeof workspace;
+    workspace[1] = 0;
+    if (!memory_add(MEMORY_GLOBAL, workspace, sizeof workspace, l))
+        return false;
+    memory_label((uint64_t)(uintptr_t)workspace, "the grid's workspace", 0);
+    return true;
+}
+
 static void fill_grid(const struct launch *l, struct report *r)
 {
     const struct env *e = env();
@@ -367,6 +380,7 @@ static void fill_grid(const struct launch *l, struct report *r)
     grid.mma_as_hardware = e->mma == MMA_HARDWARE;
     grid.sm_count = shown_device()->sm_count;
     grid.first_clusters = first_clusters(l);
+    grid.workspace = l->cooperative ? (uint64_t)(uintptr_t)workspace : 0;
     grid.registers = (uint32_t)function_registers(l->function);
     grid.id = atomic_load(&launch_count);
     grid.report = r;
@@ -414,7 +428,8 @@ CUresult launch_run(const struct launch *l)
 {
     struct report *r = report_new();
     struct schedules schedules;
-    if (l->params && !memory_add(MEMORY_PARAM, l->params, l->param_bytes, l)) {
+    if ((l->params && !memory_add(MEMORY_PARAM, l->params, l->param_bytes, l)) ||
+        (l->cooperative && !add_workspace(l))) {
         report_free(r);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -436,6 +451,8 @@ CUresult launch_run(const struct launch *l)
 
     if (l->params)
         memory_free((uint64_t)(uintptr_t)l->params);
+    if (l->cooperative)
+        memory_free((uint64_t)(uintptr_t)workspace);
     CUresult code = result_of(report_check(r));
     assert(fine == (code == CUDA_SUCCESS));
     if (!fine || report_warnings(r) > 0)

@@ -301,7 +301,9 @@ struct grid {
     uint32_t registers; /* of a thread at launch, 0: what the largest block leaves */
     uint64_t first_clusters; /* launched at first, the others as these exit; 0: all */
     uint64_t id;             /* for %gridid */
-    struct report *report;   /* the first error of the launch; see report.h */
+    uint64_t workspace;    /* of a cooperative launch, where threads of all blocks meet:
+                              the    address in %envreg1 and %envreg2; 0: none */
+    struct report *report; /* the first error of the launch; see report.h */
 
     atomic_ullong ctas_done;     /* for a progress bar, readable from other threads */
     atomic_ullong steps;         /* warp instructions executed, added as clusters end */
