@@ -1,4 +1,5 @@
 #include "emu/access.h"
+#include "emu/depend.h"
 #include "emu/memory.h"
 #include "emu/report.h"
 
@@ -185,6 +186,8 @@ static bool global_lanes(struct warp *w, const struct op *op, const uint64_t *ad
             return blame_alignment(w, op, at, bytes, lane);
         if (!find_global(w, at, bytes, write))
             return blame_global(w, at, bytes, write, lane, op->insn->opcode);
+        if (!depend_access(w, at, bytes, write))
+            return false;
         a->at[lane] = host(at);
     }
     return true;

@@ -274,6 +274,7 @@ static void reset_warp(struct warp *w)
     w->seen_events = w->seen_global_events = UINT64_MAX;
     w->hit = NULL;
     w->carry = w->ld_pending = w->syncs = 0;
+    w->dependency_seen = false;
     spin_reset(w);
     fill_sregs(w);
 }
@@ -313,6 +314,7 @@ void cluster_reset(struct cluster *c, uint64_t number)
     c->number_step = g->first_clusters ? g->first_clusters : cluster_total(g);
     c->next_number = number + c->number_step;
     c->requests = 0;
+    c->dependency_waited = false;
     c->id[0] = (uint32_t)(number % cluster_of_grid(g, 0));
     number /= cluster_of_grid(g, 0);
     c->id[1] = (uint32_t)(number % cluster_of_grid(g, 1));

@@ -5,6 +5,7 @@
  * waits for all threads that have not exited; a count that is stated is not lowered by
  * exits. */
 #include "emu/cluster.h"
+#include "emu/depend.h"
 #include "emu/lanes.h"
 
 #include <stdio.h>
@@ -76,7 +77,10 @@ static void release(struct cta *t, struct barrier *b)
     for (int i = 0; i < t->warp_count; i++) {
         struct warp *w = &t->warps[i];
         b->released[i] |= b->waiting[i];
-        w->syncs += b->arrived[i] != 0;
+        if (b->waiting[i])
+            depend_passed_barrier(w);
+        else
+            w->syncs += b->arrived[i] != 0;
         wake(w, b->waiting[i] & w->parked);
         b->waiting[i] = b->arrived[i] = 0;
     }
@@ -171,6 +175,8 @@ static enum flow exec_barrier(struct warp *w, const struct op *op, uint32_t lane
         if (is_complete(t, b)) {
             release(t, b);
             b->released[w->index] &= ~lanes;
+            if (op->aux[AUX_KIND] != KIND_ARRIVE)
+                depend_passed_barrier(w);
             put_result(w, op, lanes, b);
             return FLOW_NEXT;
         }
@@ -317,7 +323,7 @@ static enum flow exec_cluster_wait(struct warp *w, const struct op *op, uint32_t
     if (lanes & ~*passed)
         return park_for(w, lanes, (struct wait){.kind = WAIT_CLUSTER});
     *passed &= ~lanes;
-    w->syncs++;
+    depend_passed_barrier(w);
     return FLOW_NEXT;
 }
 

@@ -5,6 +5,7 @@
 #include "emu/cluster.h"
 #include "emu/access.h"
 #include "emu/choice.h"
+#include "emu/depend.h"
 #include "emu/lanes.h"
 
 #include <stdlib.h>
@@ -521,7 +522,8 @@ static enum flow exec_wait(struct warp *w, const struct op *op, uint32_t lanes)
         return park(w, lanes, "one of several mbarriers");
     }
     w->has_expired |= expired != 0;
-    w->syncs += yes != 0;
+    if (yes)
+        depend_passed_barrier(w);
     set_mask(w, &op->opnds[0], lanes, yes);
     return yes == lanes || may_park ? FLOW_NEXT : FLOW_YIELD;
 }

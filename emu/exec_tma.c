@@ -3,6 +3,7 @@
  * Issue checks everything that the instruction alone can tell and hands an operation to
  * async.c; completion moves the bytes, notes who filled shared memory (check 29) and
  * signals the barrier.  A multicast is one operation per destination. */
+#include "emu/depend.h"
 #include "emu/report.h"
 #include "emu/tma.h"
 
@@ -248,7 +249,7 @@ static bool run_plain_load(struct async_op *o)
     const uint8_t *from =
         c.from_cta ? c.from_cta->smem + c.from_offset
                    : global_at(o->issuer, c.address, c.bytes, false, "bulk copy");
-    if (!from)
+    if (!from || (!c.from_cta && !depend_access(o->issuer, c.address, c.bytes, false)))
         return false;
     const struct op *op = &grid_of(o->issuer)->kernel->ops[o->pc];
     if (op->aux[0] & TMA_REDUCES)
@@ -266,7 +267,7 @@ static bool run_plain_store(struct async_op *o)
     take_copy(o, &c);
     const struct op *op = &grid_of(o->issuer)->kernel->ops[o->pc];
     uint8_t *to = global_at(o->issuer, c.address, c.bytes, true, "bulk store");
-    if (!to)
+    if (!to || !depend_access(o->issuer, c.address, c.bytes, true))
         return false;
     if (op->aux[0] & TMA_REDUCES)
         tma_reduce(to, c.cta->smem + c.offset, c.bytes, (enum tma_reduction)op->aux[2],

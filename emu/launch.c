@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "emu/choice.h"
+#include "emu/depend.h"
 #include "emu/env.h"
 #include "emu/memory.h"
 #include "emu/report.h"
@@ -124,10 +125,12 @@ static CUresult read_attribute(struct launch *l, const CUlaunchAttribute *a)
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
         l->cooperative = a->value.cooperative != 0;
         return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+        l->programmatic = a->value.programmaticStreamSerializationAllowed != 0;
+        return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_IGNORE:
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
@@ -380,6 +383,8 @@ static void fill_grid(const struct launch *l, struct report *r)
     grid.mma_as_hardware = e->mma == MMA_HARDWARE;
     grid.sm_count = shown_device()->sm_count;
     grid.first_clusters = first_clusters(l);
+    grid.stamp = depend_stamp();
+    grid.depends_on = l->depends_on;
     grid.workspace = l->cooperative ? (uint64_t)(uintptr_t)workspace : 0;
     grid.registers = (uint32_t)function_registers(l->function);
     grid.id = atomic_load(&launch_count);
@@ -460,6 +465,11 @@ CUresult launch_run(const struct launch *l)
     report_free(r);
     grid.report = NULL;
     return code;
+}
+
+uint8_t launch_stamp(void)
+{
+    return grid.stamp;
 }
 
 void launch_get_stats(struct launch_stats *out)

@@ -16,7 +16,9 @@ struct launch {
     uint32_t dim[3], block[3], cluster[3];
     uint32_t dyn_smem_bytes;
     bool cooperative;
-    uint8_t *params; /* 128-byte aligned, owned; NULL: none */
+    bool programmatic;  /* it may start before the launch before it has ended */
+    uint8_t depends_on; /* stamp of that one: depend.h; 0: none */
+    uint8_t *params;    /* 128-byte aligned, owned; NULL: none */
     uint32_t param_bytes;
 };
 
@@ -32,6 +34,8 @@ CUresult launch_copy(struct launch *out, const struct launch *l);
 void launch_free(struct launch *l);
 /* What a kernel did wrong, CUDA_SUCCESS if nothing. */
 CUresult launch_run(const struct launch *l);
+/* Stamp of the newest launch. */
+uint8_t launch_stamp(void);
 
 /* CTAs of the largest number of clusters, or of single blocks, that fit a device at
  * once: what cooperative launches and occupancy queries go by. */

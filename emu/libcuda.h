@@ -37,6 +37,7 @@ struct CUctx_st {
     CUsharedconfig banks;
     size_t limits[LIMIT_COUNT];
     struct CUstream_st *streams; /* created ones */
+    uint8_t written_by;          /* as in a stream, of the default one */
     struct CUevent_st *events;
     struct CUmod_st *modules;
 };
@@ -55,6 +56,7 @@ struct CUstream_st {
     int priority;
     CUsynchronizationPolicy sync_policy;
     struct capture capture;
+    uint8_t written_by; /* stamp of the launch that is its newest work; 0: none is */
     struct CUstream_st *next;
 };
 

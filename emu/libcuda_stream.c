@@ -35,7 +35,12 @@ CUresult stream_submit(struct CUctx_st *c, CUstream s, struct work *w)
         if (r == CUDA_SUCCESS)
             return capture_work(stream, w);
     } else if (r == CUDA_SUCCESS) {
+        uint8_t *written_by = stream ? &stream->written_by : &c->written_by;
+        bool is_kernel = w->kind == WORK_KERNEL;
+        if (is_kernel && w->u.launch.programmatic)
+            w->u.launch.depends_on = *written_by;
         r = work_run(c, w);
+        *written_by = is_kernel ? launch_stamp() : 0;
     }
     work_free(w);
     return r;

@@ -199,6 +199,7 @@ struct warp {
     uint32_t carry;               /* CC.CF of add.cc and its relatives */
     uint32_t ld_pending;          /* tcgen05.ld issued and not waited for */
     uint32_t syncs;               /* barriers that it has passed */
+    bool dependency_seen;         /* it may use what the grid before has written */
 };
 
 /* 2.7 of the semantics: kept beside shared memory, found by offset.  Never moves. */
@@ -256,8 +257,9 @@ struct cluster {
     struct grid *grid;
     uint64_t number; /* in the grid, x fastest */
     uint64_t next_number,
-        number_step;   /* those that it may take over: launch_control.h */
-    uint32_t requests; /* for such ones, so far */
+        number_step;        /* those that it may take over: launch_control.h */
+    uint32_t requests;      /* for such ones, so far */
+    bool dependency_waited; /* somebody has executed griddepcontrol.wait */
     uint32_t id[3], shape[3];
     struct cta *ctas;
     int cta_count;
@@ -299,10 +301,11 @@ struct grid {
     bool mma_as_hardware;           /* enum mma_mode of block-scaled MMAs */
     int sm_count;                   /* for %nsmid, 0: 148 */
     uint32_t registers; /* of a thread at launch, 0: what the largest block leaves */
-    uint64_t first_clusters; /* launched at first, the others as these exit; 0: all */
-    uint64_t id;             /* for %gridid */
+    uint64_t first_clusters;   /* launched at first, the others as these exit; 0: all */
+    uint64_t id;               /* for %gridid */
+    uint8_t stamp, depends_on; /* of this grid, of the one before: depend.h; 0: none */
     uint64_t workspace;    /* of a cooperative launch, where threads of all blocks meet:
-                              the    address in %envreg1 and %envreg2; 0: none */
+                                 the    address in %envreg1 and %envreg2; 0: none */
     struct report *report; /* the first error of the launch; see report.h */
 
     atomic_ullong ctas_done;     /* for a progress bar, readable from other threads */

@@ -3,6 +3,7 @@
  * The box is walked row by row; a row that lies whole inside the tensor moves in
  * 16-byte chunks straight to where the swizzle puts them, others go through a buffer.
  */
+#include "emu/depend.h"
 #include "emu/report.h"
 #include "emu/tma.h"
 
@@ -220,6 +221,8 @@ bool tma_load_box(struct warp *w, const struct tma_copy *c)
         const uint8_t *row = outside;
         if (is_inside(&v, count)) {
             row = v.tensor + tensor_offset(&v, count);
+            if (!depend_access(w, (uint64_t)(uintptr_t)row, v.keep_bytes, false))
+                return false;
             if (!v.whole_rows || rounds) {
                 memcpy(edge + v.skip_bytes, row, v.keep_bytes);
                 row = edge;
@@ -255,6 +258,8 @@ static bool out_of_shared(struct warp *w, const struct tma_copy *c, int op)
     do {
         if (is_inside(&v, count)) {
             uint8_t *to = v.tensor + tensor_offset(&v, count);
+            if (!depend_access(w, (uint64_t)(uintptr_t)to, v.keep_bytes, true))
+                return false;
             if (data != 16) {
                 get_row(c->cta->smem, offset, slots, v.box.smem_row_bytes, pattern);
                 unpad_row(row, slots, v.box.row_bytes, data);
