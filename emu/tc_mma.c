@@ -15,8 +15,7 @@ static struct grid *grid_of(const struct warp *w)
     return w->cta->cluster->grid;
 }
 
-/* The CTAs that an instruction works for, the even one of a pair first. */
-static int ctas_of(struct warp *w, uint32_t group, struct cta *ctas[2])
+int tc_ctas(struct warp *w, uint32_t group, struct cta *ctas[2])
 {
     ctas[0] = ctas[1] = w->cta;
     if (group != 2)
@@ -36,10 +35,8 @@ static bool check_one_lane(struct warp *w, uint32_t lanes)
                bits_count(lanes)) == FLOW_NEXT;
 }
 
-typedef bool issue_fn(struct warp *w, const struct op *op, int lane);
-
-static enum flow issue_lanes(struct warp *w, const struct op *op, uint32_t lanes,
-                             issue_fn *issue)
+enum flow tc_issue_lanes(struct warp *w, const struct op *op, uint32_t lanes,
+                         tc_issue_fn *issue)
 {
     if (!check_one_lane(w, lanes))
         return FLOW_STOP;
@@ -49,9 +46,7 @@ static enum flow issue_lanes(struct warp *w, const struct op *op, uint32_t lanes
     return FLOW_NEXT;
 }
 
-/* Column of an address whose lane must be 0. */
-static bool get_column(struct warp *w, uint32_t address, const char *what,
-                       uint32_t *col)
+bool tc_column(struct warp *w, uint32_t address, const char *what, uint32_t *col)
 {
     *col = address & 0xffff;
     if (address >> 16 == 0)
@@ -116,7 +111,7 @@ static bool run_cp(struct async_op *o)
     memcpy(&args, &o->arg, sizeof args);
     if (!desc_decode(w, args.desc, "cp", &desc))
         return false;
-    int count = ctas_of(w, op->aux[0], ctas);
+    int count = tc_ctas(w, op->aux[0], ctas);
     for (int i = 0; i < count; i++)
         for (uint32_t row = 0; row < cp_shapes[shape].rows; row++) {
             uint32_t lanes[4];
@@ -142,11 +137,11 @@ static bool issue_cp(struct warp *w, const struct op *op, int lane)
     struct cta *ctas[2];
     struct tmem_state *s = tmem_state(w, (int)op->aux[0]);
     if (!s || !tmem_peer_lives(w, (int)op->aux[0]) ||
-        !get_column(w, (uint32_t)opnd_address(w, &op->opnds[0], lane),
-                    "the destination", &args.col) ||
+        !tc_column(w, (uint32_t)opnd_address(w, &op->opnds[0], lane), "the destination",
+                   &args.col) ||
         !desc_decode(w, args.desc, "cp", &desc))
         return false;
-    int count = ctas_of(w, op->aux[0], ctas);
+    int count = tc_ctas(w, op->aux[0], ctas);
     struct tmem_op *entry = tmem_log(s, w, lane, TMEM_CP);
     for (int i = 0; i < count; i++)
         if (!desc_check(w, ctas[i], &desc, "cp", rows, chunks) ||
@@ -168,7 +163,7 @@ static bool issue_cp(struct warp *w, const struct op *op, int lane)
 
 enum flow tc_cp(struct warp *w, const struct op *op, uint32_t lanes)
 {
-    return issue_lanes(w, op, lanes, issue_cp);
+    return tc_issue_lanes(w, op, lanes, issue_cp);
 }
 
 /* ---- mma */
@@ -182,18 +177,10 @@ struct mma_args {
 _Static_assert(sizeof(struct mma_args) <= sizeof((struct async_op *)0)->arg,
                "mma_args must fit an async_op");
 
-/* 32 rows of scales share a column of words. */
-static uint32_t scale_cols(uint32_t rows)
+bool tc_gather_scales(struct warp *w, struct cta *c, uint32_t col, uint32_t rows,
+                      uint32_t block, uint32_t id, const char *what, uint8_t *to)
 {
-    return (rows + 31) / 32;
-}
-
-/* Scales of `rows` rows, four bytes each: one word of tensor memory for block16, half
- * of one, each byte twice, for block32.  Every quarter of the lanes holds a copy. */
-static bool gather_scales(struct warp *w, struct cta *c, uint32_t col, uint32_t rows,
-                          uint32_t block, uint32_t id, const char *what, uint8_t *to)
-{
-    for (uint32_t i = 0; i < scale_cols(rows); i++) {
+    for (uint32_t i = 0; i < tc_scale_cols(rows); i++) {
         const uint32_t *words = tmem_column(c, col + i);
         for (uint32_t q = 1; q < TMEM_QUARTERS; q++) {
             if (memcmp(words, words + 32 * q, 128) == 0)
@@ -209,6 +196,8 @@ static bool gather_scales(struct warp *w, struct cta *c, uint32_t col, uint32_t 
             uint32_t word = words[row % 32];
             if (block == 16) {
                 memcpy(to + row * 4, &word, 4);
+            } else if (block == TC_ONE_SCALE) {
+                memset(to + row * 4, (int)(word >> 8 * id & 0xff), 4);
             } else {
                 word >>= 8 * id;
                 memset(to + row * 4, (int)(word & 0xff), 2);
@@ -229,7 +218,7 @@ static bool run_mma(struct async_op *o)
     struct cta *ctas[2];
     memcpy(&args, &o->arg, sizeof args);
     const struct instr_desc *desc = &args.desc;
-    int count = ctas_of(w, op->aux[0], ctas);
+    int count = tc_ctas(w, op->aux[0], ctas);
     /* Each CTA of a pair holds its share of the rows of B. */
     uint32_t rows = desc->n / (uint32_t)count;
     for (int i = 0; i < count; i++)
@@ -237,10 +226,10 @@ static bool run_mma(struct async_op *o)
     for (int i = 0; i < count; i++) {
         struct cta *c = ctas[i];
         desc_gather(c, &args.a, MMA_LANES, 2, a);
-        if (!gather_scales(w, c, args.sfa, MMA_LANES, op->aux[1], desc->sfa_id,
-                           "scales of A", sfa) ||
-            !gather_scales(w, c, args.sfb, desc->n, op->aux[1], desc->sfb_id,
-                           "scales of B", sfb))
+        if (!tc_gather_scales(w, c, args.sfa, MMA_LANES, op->aux[1], desc->sfa_id,
+                              "scales of A", sfa) ||
+            !tc_gather_scales(w, c, args.sfb, desc->n, op->aux[1], desc->sfb_id,
+                              "scales of B", sfb))
             return false;
         struct mma_fp4 mma = {
             .a = a,
@@ -264,13 +253,13 @@ static bool overlap(uint32_t a, uint32_t a_cols, uint32_t b, uint32_t b_cols)
     return a < b + b_cols && b < a + a_cols;
 }
 
-static bool get_scale_column(struct warp *w, const struct op *op, int index, int lane,
-                             const char *what, uint32_t *col)
+bool tc_scale_column(struct warp *w, const struct op *op, int index, int lane,
+                     const char *what, uint32_t *col)
 {
     /* Bits 30-31 are a byte number that programs keep there for the instruction
      * descriptor. */
     uint32_t address = (uint32_t)opnd_address(w, &op->opnds[index], lane) & 0x3fffffff;
-    if (!get_column(w, address, what, col))
+    if (!tc_column(w, address, what, col))
         return false;
     if (*col % 2 == 0)
         return true;
@@ -283,8 +272,8 @@ static bool get_scale_column(struct warp *w, const struct op *op, int index, int
 static bool check_columns(struct warp *w, struct tmem_op *entry, struct cta *c,
                           const struct mma_args *args)
 {
-    uint32_t n = args->desc.n, sfb_cols = scale_cols(n),
-             sfa_cols = scale_cols(MMA_LANES);
+    uint32_t n = args->desc.n, sfb_cols = tc_scale_cols(n),
+             sfa_cols = tc_scale_cols(MMA_LANES);
     if (!tmem_owned(w, c, args->d, n, "the accumulator") ||
         !tmem_owned(w, c, args->sfa, sfa_cols, "scales of A") ||
         !tmem_owned(w, c, args->sfb, sfb_cols, "scales of B"))
@@ -317,14 +306,14 @@ static bool issue_mma(struct warp *w, const struct op *op, int lane)
                       (int)op->aux[1], &args.desc) ||
         !desc_decode(w, opnd_u64(w, &op->opnds[1], lane), "A", &args.a) ||
         !desc_decode(w, opnd_u64(w, &op->opnds[2], lane), "B", &args.b) ||
-        !get_column(w, (uint32_t)opnd_address(w, &op->opnds[0], lane),
-                    "the accumulator", &args.d) ||
-        !get_scale_column(w, op, 4, lane, "scales of A", &args.sfa) ||
-        !get_scale_column(w, op, 5, lane, "scales of B", &args.sfb))
+        !tc_column(w, (uint32_t)opnd_address(w, &op->opnds[0], lane), "the accumulator",
+                   &args.d) ||
+        !tc_scale_column(w, op, 4, lane, "scales of A", &args.sfa) ||
+        !tc_scale_column(w, op, 5, lane, "scales of B", &args.sfb))
         return false;
     args.accumulate = opnd_mask(w, &op->opnds[6]) >> lane & 1;
 
-    int count = ctas_of(w, op->aux[0], ctas);
+    int count = tc_ctas(w, op->aux[0], ctas);
     uint32_t b_rows = args.desc.n / (uint32_t)count;
     struct tmem_op *entry = tmem_log(s, w, lane, TMEM_MMA);
     entry->acc_col = (uint16_t)args.d;
@@ -348,7 +337,7 @@ static bool issue_mma(struct warp *w, const struct op *op, int lane)
 
 enum flow tc_mma(struct warp *w, const struct op *op, uint32_t lanes)
 {
-    return issue_lanes(w, op, lanes, issue_mma);
+    return tc_issue_lanes(w, op, lanes, issue_mma);
 }
 
 /* ---- commit */
@@ -419,5 +408,5 @@ static bool issue_commit(struct warp *w, const struct op *op, int lane)
 
 enum flow tc_commit(struct warp *w, const struct op *op, uint32_t lanes)
 {
-    return issue_lanes(w, op, lanes, issue_commit);
+    return tc_issue_lanes(w, op, lanes, issue_commit);
 }
