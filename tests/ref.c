@@ -312,10 +312,16 @@ bool ref_gemm(const struct ref_gemm *g, size_t row0, size_t row1, size_t col0,
     return done;
 }
 
-double ref_bound(struct ref_dot r, size_t k, bool d_is_f32)
+/* What truncation in the MMAs and rounding in the product with alpha may cost. */
+static double lost_in_sums(struct ref_dot r, size_t k)
 {
     double mmas = (double)((k + 63) / 64);
-    double sums = (mmas + 1) * ldexp(r.magnitude, -23);
+    return (mmas + 1) * ldexp(r.magnitude, -23);
+}
+
+double ref_bound(struct ref_dot r, size_t k, bool d_is_f32)
+{
+    double sums = lost_in_sums(r, k);
     double largest = fabs(r.value) + sums;
     return sums + 0.5 * (d_is_f32 ? ref_f32_ulp(largest) : ref_bf16_ulp(largest));
 }
@@ -324,5 +330,12 @@ double ref_error(double d, struct ref_dot r, size_t k, bool d_is_f32)
 {
     if (isnan(d) || isnan(r.value))
         return isnan(d) && isnan(r.value) ? 0 : (double)INFINITY;
+    if (isinf(d) || isinf(r.value)) {
+        /* Half an ulp above the last number; from here on an infinity is nearest. */
+        double overflow = d_is_f32 ? 0x1.ffffffp127 : 0x1.ffp127;
+        bool reached = isinf(r.value) || fabs(r.value) + lost_in_sums(r, k) >= overflow;
+        bool right = isinf(d) && reached && signbit(d) == signbit(r.value);
+        return right ? 0 : (double)INFINITY;
+    }
     return fabs(d - r.value) / ref_bound(r, k, d_is_f32);
 }

@@ -303,3 +303,20 @@ TEST(bound_catches_what_lies_outside)
     CHECK(isinf(ref_error(3, r, 128, true)));
     CHECK(ref_error((double)NAN, r, 128, true) == 0);
 }
+
+TEST(infinities_are_right_where_the_type_ends)
+{
+    const double inf = (double)INFINITY;
+    struct ref_dot huge = {-5e38, 5e38}, large = {3.2e38, 3.2e38}, all = {inf, inf};
+    CHECK(ref_error(-inf, huge, 64, true) == 0);
+    CHECK(ref_error(-inf, huge, 64, false) == 0);
+    CHECK(isinf(ref_error(inf, huge, 64, true)));
+    CHECK(ref_error(-0x1.fep127, huge, 64, false) > 1);
+    CHECK(isinf(ref_error(inf, large, 64, false)));
+    large.value = 0x1.ff8p127; /* between the ends of bf16 and of f32 */
+    CHECK(ref_error(inf, large, 64, false) == 0);
+    CHECK(isinf(ref_error(inf, large, 64, true)));
+    CHECK(ref_error(inf, all, 64, true) == 0);
+    CHECK(isinf(ref_error(3, all, 64, true)));
+    CHECK(isinf(ref_error(-inf, all, 64, true)));
+}
