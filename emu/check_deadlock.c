@@ -52,13 +52,13 @@ static int weight(const struct waiter *x)
 {
     if (!x->wait)
         return 1;
-    /* The warp's other lanes wait for something themselves: that is the cause. */
-    bool others_wait = (x->w->live & ~x->w->lane_waits & x->w->parked) != 0;
+    /* The warp's other lanes wait or poll for something: that is the cause. */
+    bool others_wait = (x->w->live & ~x->w->lane_waits) != 0;
     switch (x->wait->kind) {
     case WAIT_ALIGNED:
-        return others_wait ? 2 : 9;
+        return others_wait ? 0 : 9;
     case WAIT_LANES:
-        return others_wait ? 2 : 8;
+        return others_wait ? 0 : 8;
     case WAIT_MBAR:
         return x->wait->mbar->pending == 0 && x->wait->mbar->tx != 0 ? 7 : 5;
     case WAIT_BARRIER:
