@@ -202,13 +202,13 @@ fuzz: $(FUZZERS)
 	$(Q)for f in $(FUZZERS); do echo "fuzz  $$f"; $$f $(FUZZ_S) || exit 1; done
 
 install: all  ## to $(DESTDIR)$(PREFIX)
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include \
-	    $(DESTDIR)$(PREFIX)/lib/fp4gen/emu
-	install -m 755 bin/gen bin/gen-emu $(DESTDIR)$(PREFIX)/bin
-	install -m 644 runtime/fp4gen.h $(DESTDIR)$(PREFIX)/include
-	install -m 644 lib/libfp4gen.a lib/libfp4gen.so $(DESTDIR)$(PREFIX)/lib
-	install -m 644 lib/emu/libcuda.so.1 $(DESTDIR)$(PREFIX)/lib/fp4gen/emu
-	$(if $(LOWER_PARTS),install -m 644 $(LOWER_PARTS) $(DESTDIR)$(PREFIX)/lib/fp4gen)
+	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/include" \
+	    "$(DESTDIR)$(PREFIX)/lib/fp4gen/emu"
+	install -m 755 bin/gen bin/gen-emu "$(DESTDIR)$(PREFIX)/bin"
+	install -m 644 runtime/fp4gen.h "$(DESTDIR)$(PREFIX)/include"
+	install -m 644 lib/libfp4gen.a lib/libfp4gen.so "$(DESTDIR)$(PREFIX)/lib"
+	install -m 644 lib/emu/libcuda.so.1 "$(DESTDIR)$(PREFIX)/lib/fp4gen/emu"
+	$(if $(LOWER_PARTS),install -m 644 $(LOWER_PARTS) "$(DESTDIR)$(PREFIX)/lib/fp4gen")
 
 clean:  ## remove what was built; .venv stays
 	rm -rf build lib $(filter bin/%,$(PARTS))
