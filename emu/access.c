@@ -1,5 +1,6 @@
 #include "emu/access.h"
 #include "emu/depend.h"
+#include "emu/hb.h"
 #include "emu/memory.h"
 #include "emu/report.h"
 
@@ -286,7 +287,8 @@ static uint8_t *shared_lane(struct warp *w, const struct op *op, uint32_t addres
         blame_mbar(w, op, t, from, bytes, write);
         return NULL;
     }
-    return async_check_access(w, t, from, from + bytes, write) ? p : NULL;
+    async_check_access(t, from, from + bytes, write);
+    return p;
 }
 
 /* All lanes in the own window, aligned, away from barriers and pending copies: nothing
@@ -307,6 +309,37 @@ static bool shared_is_plain(const struct cta *t, const uint32_t *offset, uint32_
            high + bytes <= t->smem_bytes && !(any & (bytes - 1)) &&
            (low >= t->mbar_to || high + bytes <= t->mbar_from) &&
            (low >= t->watch_to || high + bytes <= t->watch_from);
+}
+
+static enum hb_access access_kind(const struct op *op, bool write)
+{
+    return op->insn->op == PTX_ATOM || op->insn->op == PTX_RED ? HB_UPDATE
+           : write                                             ? HB_WRITE
+                                                               : HB_READ;
+}
+
+/* Tells the history of each CTA whose memory the lanes touch. */
+static bool note_shared(struct warp *w, const struct op *op, const uint32_t *address,
+                        uint32_t lanes, uint32_t bytes, bool write)
+{
+    uint32_t offset[WARP_LANES];
+    if (op->insn->op == PTX_CP_ASYNC) /* it tells by itself */
+        return true;
+    for (uint32_t rest = lanes; rest;) {
+        uint32_t rank = address[bits_lowest(rest)] >> SMEM_RANK_SHIFT, same = 0;
+        for (uint32_t k = rest; k; k &= k - 1) {
+            int lane = bits_lowest(k);
+            if (address[lane] >> SMEM_RANK_SHIFT != rank)
+                continue;
+            same |= (uint32_t)1 << lane;
+            offset[lane] = address[lane] & SMEM_OFFSET_MASK;
+        }
+        rest &= ~same;
+        if (!hb_smem_access(w, &w->cta->cluster->ctas[rank], offset, same, bytes,
+                            access_kind(op, write)))
+            return false;
+    }
+    return true;
 }
 
 static bool shared_lanes(struct warp *w, const struct op *op, const uint32_t *address,
@@ -332,7 +365,7 @@ static bool shared_lanes(struct warp *w, const struct op *op, const uint32_t *ad
         w->cur_lanes = cur;
     }
     a->shared |= lanes;
-    return true;
+    return !w->hb || note_shared(w, op, address, lanes, bytes, write);
 }
 
 /* ---- local memory and the call area */

@@ -1,26 +1,16 @@
 /* async.c - work that goes on behind the program's back, and when it completes.
  *
- * Eager: an operation runs when it is issued, a legal schedule that hides nothing but
- * missing waits for data; for these the bytes of a completed copy stay on record until
- * some wait has returned true for the phase that they belong to.  Lazy: it runs when
- * nothing else can, oldest first; until then its bytes may not be touched. */
+ * Eager: an operation runs when it is issued.  Lazy: it runs when nothing else can,
+ * oldest first.  Other strategies lie between.  Whether somebody may touch its bytes
+ * meanwhile, and afterwards, is judged when it is issued (hb_async.c), for all
+ * schedules alike. */
 #include "emu/choice.h"
 #include "emu/cluster.h"
+#include "emu/hb.h"
 #include "emu/launch_control.h"
 #include "emu/report.h"
 
 #include <stdlib.h>
-
-/* A completed copy that no wait has shown to anybody yet. */
-struct smem_record {
-    struct smem_range range;
-    const struct mbar *mbar;
-    uint64_t phase; /* of the barrier, that the bytes belong to */
-    struct warp *issuer;
-    uint32_t pc;
-    bool reduces;
-    struct smem_record *next;
-};
 
 static bool overlap(const struct smem_range *r, const struct cta *c, uint32_t from,
                     uint32_t to)
@@ -28,15 +18,7 @@ static bool overlap(const struct smem_range *r, const struct cta *c, uint32_t fr
     return r->cta == c && from < r->to && to > r->from;
 }
 
-/* ---- the watched part of each CTA's shared memory */
-
-static void watch(struct cta *c, uint32_t from, uint32_t to)
-{
-    if (from < c->watch_from)
-        c->watch_from = from;
-    if (to > c->watch_to)
-        c->watch_to = to;
-}
+/* ---- where unread answers of launch control lie */
 
 static void rewatch(struct cluster *k)
 {
@@ -45,72 +27,16 @@ static void rewatch(struct cluster *k)
         k->ctas[i].watch_to = 0;
         answers_watch(&k->ctas[i], &k->ctas[i].watch_from, &k->ctas[i].watch_to);
     }
-    for (const struct async_op *o = k->async_first; o; o = o->next)
-        for (int i = 0; i < o->range_count; i++)
-            watch(o->ranges[i].cta, o->ranges[i].from, o->ranges[i].to);
-    for (const struct smem_record *r = k->records; r; r = r->next)
-        watch(r->range.cta, r->range.from, r->range.to);
-}
-
-/* ---- records of eager copies */
-
-static bool is_seen(const struct smem_record *r)
-{
-    return !r->mbar->valid || r->mbar->phase > r->phase + 1 ||
-           (r->mbar->phase == r->phase + 1 && r->mbar->observed);
-}
-
-static void drop_seen(struct cluster *k)
-{
-    bool dropped = false;
-    for (struct smem_record **p = &k->records; *p;) {
-        struct smem_record *r = *p;
-        if (!is_seen(r)) {
-            p = &r->next;
-            continue;
-        }
-        *p = r->next;
-        free(r);
-        dropped = true;
-    }
-    if (dropped)
-        rewatch(k);
-}
-
-void async_completes(struct warp *w, const struct mbar *m)
-{
-    struct cluster *k = w->cta->cluster;
-    const struct async_op *o = k->running;
-    if (!o || o->kind != ASYNC_COPY_IN || k->grid->no_checks ||
-        strategy_is_late(k->grid->strategy))
-        return;
-    for (int i = 0; i < o->range_count; i++) {
-        const struct smem_range *range = &o->ranges[i];
-        /* A pair's loads signal the even CTA's barrier for both. */
-        if (!range->write || (range->cta->rank | 1) != (m->cta->rank | 1))
-            continue;
-        struct smem_record *r = calloc(1, sizeof *r);
-        if (!r)
-            abort();
-        *r = (struct smem_record){*range, m,          m->phase,  o->issuer,
-                                  o->pc,  o->reduces, k->records};
-        k->records = r;
-        watch(range->cta, range->from, range->to);
-    }
 }
 
 void async_forget(struct cluster *k)
 {
-    while (k->records) {
-        struct smem_record *r = k->records;
-        k->records = r->next;
-        free(r);
-    }
     while (k->async_first) {
         struct async_op *o = k->async_first;
         k->async_first = o->next;
         if (o->kind == ASYNC_CP)
             free(o->arg.p[0]);
+        hb_async_gone(k, o);
         free(o);
     }
     k->async_tail = &k->async_first;
@@ -128,73 +54,12 @@ void async_free(struct cluster *k)
     }
 }
 
-/* ---- conflicts */
-
-static const char *kind_name(enum async_kind kind)
-{
-    switch (kind) {
-    case ASYNC_COPY_IN:
-        return "copy into shared memory";
-    case ASYNC_COPY_OUT:
-        return "store from shared memory";
-    case ASYNC_MMA:
-        return "mma";
-    case ASYNC_TC_CP:
-        return "tcgen05.cp";
-    case ASYNC_COMMIT:
-        return "commit";
-    case ASYNC_CP:
-        return "cp.async";
-    }
-    return "operation";
-}
-
-static bool blame_record(struct warp *w, const struct smem_record *r, uint32_t from,
-                         uint32_t to, bool write)
-{
-    struct grid *g = w->cta->cluster->grid;
-    char place[512];
-    report(g, w, write ? CHECK_STAGE_OVERWRITTEN : CHECK_UNFINISHED_COPY,
-           "shared bytes 0x%x to 0x%x of block (%u,%u,%u) are %s before anybody has "
-           "waited for the copy that fills them",
-           from, to, r->range.cta->id[0], r->range.cta->id[1], r->range.cta->id[2],
-           write ? "overwritten" : "read");
-    report_note(g, "the copy: %s",
-                report_issuer(r->issuer, r->pc, place, sizeof place));
-    report_note(g,
-                "it signals the barrier at 0x%x (initialised in line %d); no wait has "
-                "returned true for its phase %llu",
-                r->mbar->offset, r->mbar->init_line, (unsigned long long)r->phase);
-    return false;
-}
-
-static bool blame_pending(struct warp *w, const struct async_op *o,
-                          const struct smem_range *r, uint32_t from, uint32_t to,
-                          bool write)
-{
-    struct grid *g = w->cta->cluster->grid;
-    char place[512];
-    enum check check = !write                      ? CHECK_UNFINISHED_COPY
-                       : o->kind == ASYNC_COPY_OUT ? CHECK_STORE_SOURCE
-                                                   : CHECK_STAGE_OVERWRITTEN;
-    report(
-        g, w, check,
-        "shared bytes 0x%x to 0x%x of block (%u,%u,%u) are %s while a pending %s still "
-        "%s 0x%x to 0x%x",
-        from, to, r->cta->id[0], r->cta->id[1], r->cta->id[2],
-        write ? "written" : "read", kind_name(o->kind), r->write ? "writes" : "reads",
-        r->from, r->to);
-    report_note(g, "the pending one: %s",
-                report_issuer(o->issuer, o->pc, place, sizeof place));
-    return false;
-}
+/* ---- order */
 
 /* Operations of one FIFO, and cp.async of one warp, are in order with each other; for
  * reductions order does not matter. */
 static bool ordered(const struct async_op *older, const struct async_op *o)
 {
-    if (!o)
-        return false;
     if (older->in_order && o->in_order && older->issuer->cta == o->issuer->cta)
         return true;
     if (older->reduces && o->reduces)
@@ -202,40 +67,9 @@ static bool ordered(const struct async_op *older, const struct async_op *o)
     return older->kind == ASYNC_CP && o->kind == ASYNC_CP && older->issuer == o->issuer;
 }
 
-/* The new party is the operation `o`, or a generic access when it is NULL. */
-static bool check_range(struct warp *w, const struct async_op *o, struct cta *c,
-                        uint32_t from, uint32_t to, bool write)
+void async_read_answers(struct cta *c, uint32_t from, uint32_t to)
 {
-    struct cluster *k = c->cluster;
-    if (!write)
-        answers_read(c, from, to);
-    if (k->grid->no_checks)
-        return true;
-    for (const struct async_op *p = k->async_first; p; p = p->next) {
-        if (ordered(p, o))
-            continue;
-        for (int i = 0; i < p->range_count; i++) {
-            const struct smem_range *r = &p->ranges[i];
-            if ((write || r->write) && overlap(r, c, from, to))
-                return blame_pending(w, p, r, from, to, write);
-        }
-    }
-    if (!k->records)
-        return true;
-    for (const struct smem_record *r = k->records; r; r = r->next) {
-        if (!overlap(&r->range, c, from, to) || (o && o->reduces && r->reduces))
-            continue;
-        if (!is_seen(r))
-            return blame_record(w, r, from, to, write);
-    }
-    drop_seen(k);
-    return true;
-}
-
-bool async_check_pending(struct warp *w, struct cta *c, uint32_t from, uint32_t to,
-                         bool write)
-{
-    return check_range(w, NULL, c, from, to, write);
+    answers_read(c, from, to);
 }
 
 /* ---- issue and completion */
@@ -290,6 +124,7 @@ static void recycle(struct cluster *k, struct async_op *o)
 {
     if (o->kind == ASYNC_CP)
         free(o->arg.p[0]);
+    hb_async_gone(k, o);
     o->next = k->async_free;
     k->async_free = o;
 }
@@ -364,13 +199,10 @@ static bool completes_at_once(struct cluster *k, struct async_op *o)
 bool async_issue(struct async_op *o)
 {
     struct cluster *k = o->issuer->cta->cluster;
-    bool ok = true;
-    for (int i = 0; ok && i < o->range_count; i++) {
-        struct smem_range *r = &o->ranges[i];
-        if (r->from < r->cta->watch_to && r->to > r->cta->watch_from)
-            ok = check_range(o->issuer, o, r->cta, r->from, r->to, r->write);
-    }
-    if (!ok) {
+    for (int i = 0; i < o->range_count; i++)
+        async_check_access(o->ranges[i].cta, o->ranges[i].from, o->ranges[i].to,
+                           o->ranges[i].write);
+    if (o->issuer->hb && !hb_async_issue(o)) {
         recycle(k, o);
         return false;
     }
@@ -379,8 +211,6 @@ bool async_issue(struct async_op *o)
         return run(k, o);
     *k->async_tail = o;
     k->async_tail = &o->next;
-    for (int i = 0; i < o->range_count; i++)
-        watch(o->ranges[i].cta, o->ranges[i].from, o->ranges[i].to);
     return true;
 }
 
@@ -391,7 +221,6 @@ static bool complete(struct cluster *k, struct async_op **link)
     if (!o->next)
         k->async_tail = link;
     o->next = NULL;
-    rewatch(k);
     return run(k, o);
 }
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "emu/hb.h"
 #include "emu/launch_control.h"
 
 static void *must(void *p)
@@ -65,6 +66,7 @@ struct cluster *cluster_new(struct grid *g)
         for (int i_warp = 0; i_warp < t->warp_count; i_warp++)
             warp_new(t, i_warp);
     }
+    hb_cluster_new(c);
     return c;
 }
 
@@ -98,6 +100,7 @@ void cluster_free(struct cluster *c)
     barriers_free(c);
     choices_free(c);
     async_free(c);
+    hb_cluster_free(c);
     free(c->ctas);
     free(c);
 }
@@ -332,4 +335,5 @@ void cluster_reset(struct cluster *c, uint64_t number)
     barriers_reset(c);
     for (int i = 0; i < c->cta_count; i++)
         reset_cta(&c->ctas[i]);
+    hb_cluster_reset(c);
 }

@@ -6,6 +6,7 @@
  * exits. */
 #include "emu/cluster.h"
 #include "emu/depend.h"
+#include "emu/hb.h"
 #include "emu/lanes.h"
 
 #include <stdio.h>
@@ -68,6 +69,8 @@ static bool is_complete(const struct cta *t, const struct barrier *b)
 
 static void release(struct cta *t, struct barrier *b)
 {
+    if (t->cluster->hb)
+        hb_bar_release(t, (uint32_t)(b - ((struct barriers *)t->sync)->b), b->waiting);
     uint32_t total = 0;
     for (int i = 0; i < t->warp_count; i++)
         total += (uint32_t)bits_count(b->arrived[i]);
@@ -172,6 +175,10 @@ static enum flow exec_barrier(struct warp *w, const struct op *op, uint32_t lane
             b->sum += (uint32_t)bits_count(
                 opnd_mask(w, &op->opnds[op->opnd_count - 1]) & fresh);
         cluster_event(t->cluster);
+        if (w->hb)
+            hb_bar_arrive(w, number, fresh);
+        if (op->aux[AUX_KIND] != KIND_ARRIVE)
+            b->waiting[w->index] |= lanes;
         if (is_complete(t, b)) {
             release(t, b);
             b->released[w->index] &= ~lanes;
@@ -182,7 +189,6 @@ static enum flow exec_barrier(struct warp *w, const struct op *op, uint32_t lane
         }
         if (op->aux[AUX_KIND] == KIND_ARRIVE)
             return FLOW_NEXT;
-        b->waiting[w->index] |= lanes;
     }
     return park_for(w, lanes, (struct wait){.kind = WAIT_BARRIER, .number = number});
 }
@@ -281,6 +287,8 @@ static void try_release(struct cluster *c, struct cluster_barrier *b)
         }
     if (!any)
         return;
+    if (c->hb)
+        hb_cluster_complete(c);
     for (int i = 0; i < c->cta_count; i++)
         for (int k = 0; k < c->ctas[i].warp_count; k++) {
             struct warp *w = &c->ctas[i].warps[k];
@@ -304,6 +312,8 @@ static enum flow exec_cluster_arrive(struct warp *w, const struct op *op,
                       "between",
                       again);
     b->arrived[place_of(w)] |= lanes;
+    if (w->hb)
+        hb_cluster_arrive(w, lanes);
     cluster_event(c);
     try_release(c, b);
     return FLOW_NEXT;
@@ -323,6 +333,8 @@ static enum flow exec_cluster_wait(struct warp *w, const struct op *op, uint32_t
     if (lanes & ~*passed)
         return park_for(w, lanes, (struct wait){.kind = WAIT_CLUSTER});
     *passed &= ~lanes;
+    if (w->hb)
+        hb_cluster_wait(w, lanes);
     depend_passed_barrier(w);
     return FLOW_NEXT;
 }

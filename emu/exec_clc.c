@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "emu/hb.h"
 #include "emu/decode.h"
 #include "emu/launch_control.h"
 #include "emu/lanes.h"
@@ -238,6 +239,8 @@ static bool try_cancel(struct warp *w, const struct op *op, int lane)
             return false;
         }
         if (is_gone(w, c.cta) || !check_slot(w, c.cta, c.offset))
+            return false;
+        if (w->hb && !hb_mbar_target(w, c.cta, c.mbar_offset, lane))
             return false;
         struct async_op *o = async_new(w, ASYNC_COPY_IN, lane);
         memcpy(&o->arg, &c, sizeof c);

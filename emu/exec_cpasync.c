@@ -5,6 +5,7 @@
  * Groups are per lane and apart from those of bulk copies; the copies of one
  * instruction are one operation. */
 #include "emu/access.h"
+#include "emu/hb.h"
 #include "emu/cluster.h"
 #include "emu/lanes.h"
 
@@ -13,8 +14,13 @@
 enum { AUX_BYTES, AUX_SOURCE };
 enum { SOURCE_FULL, SOURCE_SIZE, SOURCE_IGNORE };
 
+#define KEPT_GROUPS 8
+
 struct lane_groups {
     uint32_t closed; /* groups that were committed; copies go to the one after */
+    /* Copies are numbered for hb.h: a number is used until a group is committed or an
+     * arrival asked for, and these are those of the newest groups. */
+    uint32_t number, number_of[KEPT_GROUPS];
 };
 
 /* One instruction's copies; or, with bytes 0, its arrivals on a barrier. */
@@ -85,6 +91,19 @@ static uint32_t source_size(const struct warp *w, const struct op *op, int lane)
     return bytes;
 }
 
+static bool tell_copies(struct warp *w, const struct access *to, uint32_t lanes,
+                        uint32_t bytes)
+{
+    const struct lane_groups *g = groups_of(w);
+    uint32_t offset[WARP_LANES], number[WARP_LANES];
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+        int lane = bits_lowest(rest);
+        offset[lane] = (uint32_t)(to->at[lane] - w->cta->smem);
+        number[lane] = g[lane].number + 1;
+    }
+    return hb_smem_copies(w, offset, number, lanes, bytes);
+}
+
 static enum flow exec_cp_async(struct warp *w, const struct op *op, uint32_t lanes)
 {
     struct cluster *k = w->cta->cluster;
@@ -120,6 +139,10 @@ static enum flow exec_cp_async(struct warp *w, const struct op *op, uint32_t lan
         int lane = bits_lowest(rest);
         c->from[lane] = from.at[lane];
     }
+    if (w->hb && !tell_copies(w, &to, lanes, bytes)) {
+        async_drop(o);
+        return FLOW_STOP;
+    }
     return async_issue(o) ? FLOW_NEXT : FLOW_STOP;
 }
 
@@ -146,12 +169,21 @@ bool decode_CP_ASYNC(struct decoder *d, struct op *o)
 
 /* ---- groups */
 
+static void close_groups(struct lane_groups *groups, uint32_t lanes)
+{
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+        struct lane_groups *g = &groups[bits_lowest(rest)];
+        g->number++;
+        g->number_of[g->closed % KEPT_GROUPS] = g->number;
+        g->closed++;
+    }
+}
+
 static enum flow exec_commit(struct warp *w, const struct op *op, uint32_t lanes)
 {
     (void)op;
     struct lane_groups *g = groups_of(w);
-    for (uint32_t rest = lanes; rest; rest &= rest - 1)
-        g[bits_lowest(rest)].closed++;
+    close_groups(g, lanes);
     return FLOW_NEXT;
 }
 
@@ -182,17 +214,38 @@ static bool is_waited_for(const struct async_op *o, void *arg)
     return false;
 }
 
-/* aux[0]: newest groups that may stay; aux[1]: the open one must be complete, too. */
-static enum flow exec_wait(struct warp *w, const struct op *op, uint32_t lanes)
+/* Each lane knows now of its own copies. */
+static void tell_waited(struct warp *w, const struct waiting *x)
 {
     const struct lane_groups *g = groups_of(w);
+    for (uint32_t rest = x->lanes; rest;) {
+        int first = bits_lowest(rest);
+        uint32_t before = x->before[first], number = 0, same = 0;
+        if (before > 0)
+            number = g[first].number_of[(before - 1) % KEPT_GROUPS];
+        for (uint32_t k = rest; k; k &= k - 1)
+            if (x->before[bits_lowest(k)] == before)
+                same |= k & (0u - k);
+        rest &= ~same;
+        if (before > 0 && g[first].closed - before < KEPT_GROUPS)
+            hb_learn_plain(w, same, hb_component(w, HB_COPIES), same, number);
+    }
+}
+
+/* aux[0]: newest groups that may stay; aux[1]: the open one must be complete, too, as
+ * if it were committed first. */
+static enum flow exec_wait(struct warp *w, const struct op *op, uint32_t lanes)
+{
+    struct lane_groups *g = groups_of(w);
     struct waiting x = {.w = w, .lanes = lanes};
+    if (op->aux[1])
+        close_groups(g, lanes);
     for (int i = 0; i < WARP_LANES; i++) {
         uint32_t stay = op->aux[0];
         x.before[i] = g[i].closed > stay ? g[i].closed - stay : 0;
-        if (op->aux[1])
-            x.before[i] = UINT32_MAX;
     }
+    if (w->hb)
+        tell_waited(w, &x);
     return async_drain(w->cta->cluster, is_waited_for, &x) ? FLOW_NEXT : FLOW_STOP;
 }
 
@@ -223,6 +276,7 @@ static enum flow exec_arrive(struct warp *w, const struct op *op, uint32_t lanes
     struct copies *c;
     struct async_op *o = new_op(w, lanes, &c);
     c->cta = w->cta;
+    o->lanes = lanes;
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         int lane = bits_lowest(rest);
         uint64_t a = opnd_address(w, &op->opnds[0], lane);
@@ -236,6 +290,12 @@ static enum flow exec_arrive(struct warp *w, const struct op *op, uint32_t lanes
             return FLOW_STOP;
         }
         struct mbar *m = mbar_find(w->cta, c->offset[lane]);
+        struct lane_groups *g = &groups_of(w)[lane];
+        o->number = ++g->number;
+        if (m && w->hb && !hb_mbar_use(w, m, lane)) {
+            async_drop(o);
+            return FLOW_STOP;
+        }
         /* Without .noinc the arrival to come is one more to wait for. */
         if (m && !op->aux[1])
             m->pending++;

@@ -4,6 +4,7 @@
  * the phase in its upper half and the pending count in its lower one. */
 #include "emu/cluster.h"
 #include "emu/access.h"
+#include "emu/hb.h"
 #include "emu/choice.h"
 #include "emu/depend.h"
 #include "emu/lanes.h"
@@ -59,11 +60,13 @@ static struct mbar *add(struct cta *c, uint32_t offset)
     if (m) {
         c->mbar_spare = m->next_of_cta;
     } else {
-        m = malloc(sizeof *m);
+        m = calloc(1, sizeof *m);
         if (!m)
             abort();
     }
+    struct hb_mbar *hb = m->hb;
     memset(m, 0, sizeof *m);
+    m->hb = hb;
     m->cta = c;
     m->offset = offset;
     m->next = c->mbar_hash[hash(offset)];
@@ -91,6 +94,7 @@ void mbars_free(struct cta *c)
     while (c->mbar_spare) {
         struct mbar *m = c->mbar_spare;
         c->mbar_spare = m->next_of_cta;
+        hb_mbar_free(m);
         free(m);
     }
 }
@@ -130,6 +134,7 @@ static void test_phase(struct mbar *m)
 {
     if (m->pending != 0 || m->tx != 0)
         return;
+    hb_mbar_phase(m);
     m->phase++;
     m->pending = m->expected;
     m->observed = false;
@@ -156,7 +161,8 @@ static bool check_overrun(struct warp *w, const struct mbar *m, const char *what
     return false;
 }
 
-static bool arrive(struct warp *w, struct mbar *m, uint32_t count)
+/* `tellers`: lanes that release with this arrival, 0 when they have done so already. */
+static bool arrive(struct warp *w, struct mbar *m, uint32_t count, uint32_t tellers)
 {
     struct grid *g = m->cta->cluster->grid;
     if (!check_overrun(w, m, "an arrival"))
@@ -171,6 +177,8 @@ static bool arrive(struct warp *w, struct mbar *m, uint32_t count)
                     m->init_line, (long long)m->tx);
         return false;
     }
+    if (w->hb && tellers && !hb_mbar_arrive(w, m, tellers))
+        return false;
     m->pending -= count;
     remember(m, w->cur_pc);
     cluster_event(m->cta->cluster);
@@ -181,7 +189,7 @@ static bool arrive(struct warp *w, struct mbar *m, uint32_t count)
 bool mbar_arrive(struct warp *w, struct cta *c, uint32_t offset, uint32_t count)
 {
     struct mbar *m = want(w, c, offset);
-    return m && arrive(w, m, count);
+    return m && arrive(w, m, count, w->cur_lanes);
 }
 
 static bool check_tx(struct warp *w, const struct mbar *m)
@@ -217,7 +225,7 @@ bool mbar_complete_tx(struct warp *w, struct cta *c, uint32_t offset, uint32_t b
     struct mbar *m = want(w, c, offset);
     if (!m || !check_overrun(w, m, "bytes"))
         return false;
-    async_completes(w, m);
+    hb_mbar_bytes(w, m);
     m->tx -= bytes;
     m->tx_completed += bytes;
     remember(m, w->cur_pc);
@@ -319,7 +327,7 @@ static enum flow exec_init(struct warp *w, const struct op *op, uint32_t lanes)
                         m->init_line);
             return FLOW_STOP;
         }
-        if (!async_check_access(w, c, offset, offset + 8, true))
+        if (w->hb && !hb_smem_range(w, c, offset, offset + 8, lane, HB_WRITE))
             return FLOW_STOP;
         if (!m)
             m = add(c, offset);
@@ -331,6 +339,8 @@ static enum flow exec_init(struct warp *w, const struct op *op, uint32_t lanes)
         m->arrive_pc_count = 0;
         m->init_line = op->insn->line;
         m->init_pc = w->cur_pc;
+        if (w->hb)
+            hb_mbar_init(w, m, lane);
         find_extent(c);
         cluster_event(c->cluster);
     }
@@ -379,6 +389,9 @@ static enum flow exec_tx(struct warp *w, const struct op *op, uint32_t lanes)
         uint32_t offset, bytes = opnd_u32(w, &op->opnds[1], lane);
         if (!locate(w, op, lane, &c, &offset))
             return FLOW_STOP;
+        struct mbar *m = mbar_find(c, offset);
+        if (w->hb && m && !hb_mbar_use(w, m, lane))
+            return FLOW_STOP;
         if (!(is_expect ? mbar_expect_tx : mbar_complete_tx)(w, c, offset, bytes))
             return FLOW_STOP;
     }
@@ -406,6 +419,7 @@ static enum flow exec_arrive(struct warp *w, const struct op *op, uint32_t lanes
     bool drop = op->insn->op == PTX_MBARRIER_ARRIVE_DROP;
     bool expects = op->aux[AUX_EXPECT];
     uint64_t *state = opnd_lanes(w, &op->opnds[0]);
+    const struct mbar *last = NULL;
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         int lane = bits_lowest(rest);
         struct cta *c;
@@ -437,8 +451,10 @@ static enum flow exec_arrive(struct warp *w, const struct op *op, uint32_t lanes
                               count, m->expected);
             m->expected -= count;
         }
-        if (!arrive(w, m, count))
+        /* Lanes that arrive on one barrier together tell what they know together. */
+        if (!arrive(w, m, count, m == last ? 0 : rest))
             return FLOW_STOP;
+        last = m;
         state[lane] = before;
     }
     return FLOW_NEXT;
@@ -495,16 +511,36 @@ static bool is_first_false(struct warp *w, const struct mbar *m)
     return first;
 }
 
+/* What the lanes that got a true may rely on from here on. */
+static bool note_waits(struct warp *w, const struct op *op,
+                       struct mbar *const *barriers, uint32_t lanes, uint32_t yes)
+{
+    for (uint32_t rest = lanes; rest;) {
+        struct mbar *m = barriers[bits_lowest(rest)];
+        uint32_t same = 0;
+        for (uint32_t k = rest; k; k &= k - 1)
+            if (barriers[bits_lowest(k)] == m)
+                same |= k & (0u - k);
+        rest &= ~same;
+        w->cur_lanes = same;
+        if (!hb_mbar_wait(w, m, same, yes & same, op->aux[AUX_PARITY]))
+            return false;
+    }
+    w->cur_lanes = lanes;
+    return true;
+}
+
 static enum flow exec_wait(struct warp *w, const struct op *op, uint32_t lanes)
 {
     bool may_park = op->insn->op == PTX_MBARRIER_TRY_WAIT;
     uint32_t yes = 0, same = 0;
-    struct mbar *first = NULL;
+    struct mbar *first = NULL, *barriers[WARP_LANES];
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         int lane = bits_lowest(rest);
         struct mbar *m = waited(w, op, lane);
         if (!m)
             return FLOW_STOP;
+        barriers[lane] = m;
         if (is_past(w, op, m, lane)) {
             yes |= (uint32_t)1 << lane;
             m->observed = m->phase > 0;
@@ -514,6 +550,8 @@ static enum flow exec_wait(struct warp *w, const struct op *op, uint32_t lanes)
         }
     }
     w->cur_lanes = lanes;
+    if (w->hb && !note_waits(w, op, barriers, lanes, yes))
+        return FLOW_STOP;
     uint32_t expired = w->expired & lanes;
     w->expired &= ~lanes;
     if (may_park && first && !yes && !expired && !is_first_false(w, first)) {

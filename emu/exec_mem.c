@@ -3,6 +3,7 @@
  * PTX ISA 9.0, "Data Movement and Conversion Instructions".  One operation at a time is
  * sequentially consistent, stronger than any .sem asks for; cache hints do nothing. */
 #include "emu/access.h"
+#include "emu/hb.h"
 #include "emu/lanes.h"
 
 enum { AUX_SPACE, AUX_ELEM_BYTES, AUX_COUNT, AUX_SIGNED };
@@ -245,7 +246,7 @@ static enum flow exec_st_bulk(struct warp *w, const struct op *op, uint32_t lane
             return report(w->cta->cluster->grid, w, CHECK_BAD_BARRIER,
                           "st.bulk overwrites an mbarrier between 0x%x and 0x%x", from,
                           to);
-        if (!async_check_access(w, t, from, to, true))
+        if (w->hb && !hb_smem_range(w, t, from, to, lane, HB_WRITE))
             return FLOW_STOP;
         memset(p, 0, (size_t)size);
         cluster_event(t->cluster);
@@ -287,10 +288,27 @@ NOTHING(PREFETCH)
 NOTHING(PREFETCHU)
 NOTHING(APPLYPRIORITY)
 NOTHING(DISCARD)
-NOTHING(MEMBAR)
-NOTHING(FENCE)
-NOTHING(FENCE_MBARRIER_INIT)
 NOTHING(PMEVENT)
+
+/* Values do not need them, what is known of their order does. */
+static enum flow exec_fence(struct warp *w, const struct op *op, uint32_t lanes)
+{
+    if (w->hb)
+        hb_fence(w, op, lanes);
+    return FLOW_NEXT;
+}
+
+#define FENCE(id)                                                                      \
+    bool decode_##id(struct decoder *d, struct op *o)                                  \
+    {                                                                                  \
+        (void)d;                                                                       \
+        o->exec = exec_fence;                                                          \
+        return true;                                                                   \
+    }
+
+FENCE(MEMBAR)
+FENCE(FENCE)
+FENCE(FENCE_MBARRIER_INIT)
 
 /* A policy is an opaque number; no copy looks at it. */
 static enum flow exec_createpolicy(struct warp *w, const struct op *op, uint32_t lanes)

@@ -4,6 +4,7 @@
  * which completes its bytes on a barrier beside the destination.  The forms for global
  * memory are plain stores and reductions that release. */
 #include "emu/access.h"
+#include "emu/hb.h"
 #include "emu/lanes.h"
 #include "emu/tma.h"
 
@@ -96,6 +97,8 @@ static bool store_lane(struct warp *w, const struct op *op, int lane)
         uint64_t x = opnd_u64(w, o, lane);
         memcpy(s.data + k * each, &x, each);
     }
+    if (w->hb && !hb_mbar_target(w, s.cta, s.mbar_offset, lane))
+        return false;
     struct async_op *o = async_new(w, ASYNC_COPY_IN, lane);
     memcpy(&o->arg, &s, sizeof s);
     o->run = run_store;

@@ -178,16 +178,14 @@ enum flow tc_st(struct warp *w, const struct op *op, uint32_t lanes)
 
 enum flow tc_wait(struct warp *w, const struct op *op, uint32_t lanes)
 {
-    (void)lanes;
-    tmem_waited(w, (enum tmem_kind)op->aux[0]);
+    tmem_waited(w, (enum tmem_kind)op->aux[0], lanes);
     return FLOW_NEXT;
 }
 
-/* Orders nothing that is not in order here already. */
+/* Values do not need it, check 15 asks for it. */
 enum flow tc_fence(struct warp *w, const struct op *op, uint32_t lanes)
 {
-    (void)w;
-    (void)op;
     (void)lanes;
+    tmem_fenced(w, ptx_has(op->insn, PTX_M_BEFORE_THREAD_SYNC));
     return FLOW_NEXT;
 }

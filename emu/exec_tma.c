@@ -4,6 +4,7 @@
  * async.c; completion moves the bytes, notes who filled shared memory (check 29) and
  * signals the barrier.  A multicast is one operation per destination. */
 #include "emu/depend.h"
+#include "emu/hb.h"
 #include "emu/report.h"
 #include "emu/tma.h"
 
@@ -293,11 +294,18 @@ static bool issue(struct warp *w, enum async_kind kind, int lane,
                   const struct tma_copy *c, uint32_t bytes,
                   bool (*run)(struct async_op *))
 {
+    if (w->hb && kind == ASYNC_COPY_IN &&
+        !hb_mbar_target(w, c->mbar_cta, c->mbar_offset, lane))
+        return false;
     struct async_op *o = async_new(w, kind, lane);
     memcpy(&o->arg, c, sizeof *c);
     o->run = run;
     o->reduces = kind == ASYNC_COPY_IN &&
                  (grid_of(w)->kernel->ops[w->cur_pc].aux[0] & TMA_REDUCES);
+    o->lanes = c->lanes;
+    o->number = c->group + 1;
+    if (w->hb && kind == ASYNC_COPY_OUT)
+        hb_bulk_issued(w, c->lanes, o->number);
     async_touch(o, c->cta, c->offset, c->offset + bytes, kind == ASYNC_COPY_IN);
     if (c->from_cta)
         async_touch(o, c->from_cta, c->from_offset, c->from_offset + bytes, false);
@@ -518,6 +526,9 @@ static bool is_waited_for(const struct async_op *o, void *arg)
 enum flow tma_wait_group(struct warp *w, const struct op *op, uint32_t lanes)
 {
     struct group_wait wait = {w, lanes, opnd_u32(w, &op->opnds[0], bits_lowest(lanes))};
+    if (w->hb)
+        hb_bulk_waited(w, lanes, closed_groups(w), wait.left_open,
+                       !ptx_has(op->insn, PTX_M_READ));
     return async_drain(w->cta->cluster, is_waited_for, &wait) ? FLOW_NEXT : FLOW_STOP;
 }
 

@@ -4,6 +4,7 @@
  * replace is a store into our own encoding (tmap.c).  Copies read maps through a proxy
  * of their own: a map in global memory that has changed must be released to it by
  * whoever changed it, and acquired by each block that uses it. */
+#include "emu/hb.h"
 #include "emu/tmap.h"
 
 #include <inttypes.h>
@@ -200,7 +201,8 @@ static uint8_t *map_at(struct warp *w, const struct opnd *o, uint32_t space, int
     struct cta *owner;
     uint32_t offset;
     uint8_t *map = shared_at(w, (uint32_t)at, TMAP_BYTES, false, &owner, &offset);
-    if (!map || !async_check_access(w, owner, offset, offset + TMAP_BYTES, true))
+    if (!map || (w->hb && !hb_smem_range(w, owner, offset, offset + TMAP_BYTES, lane,
+                                         HB_UPDATE)))
         return NULL;
     cluster_event(w->cta->cluster);
     return map;
@@ -349,18 +351,18 @@ static enum flow exec_acquire(struct warp *w, const struct op *op, uint32_t lane
     return FLOW_NEXT;
 }
 
-/* Fences between the other proxies order nothing that is not in order here already. */
-static enum flow exec_nothing(struct warp *w, const struct op *op, uint32_t lanes)
+/* Between generic and asynchronous accesses; one between names of one place orders
+ * nothing here. */
+static enum flow exec_proxy(struct warp *w, const struct op *op, uint32_t lanes)
 {
-    (void)w;
-    (void)op;
-    (void)lanes;
+    if (w->hb)
+        hb_fence(w, op, lanes);
     return FLOW_NEXT;
 }
 
 bool decode_FENCE_PROXY(struct decoder *d, struct op *o)
 {
-    o->exec = exec_nothing;
+    o->exec = exec_proxy;
     if (!ptx_has(o->insn, PTX_M_TENSORMAP_GENERIC))
         return true;
     if (ptx_has(o->insn, PTX_M_RELEASE)) {

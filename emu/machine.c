@@ -6,6 +6,7 @@
  * who comes first (kernel->order_matters) run on one thread, so that every run of a
  * launch gives the same bits whatever the number of threads. */
 #include "emu/cluster.h"
+#include "emu/hb.h"
 #include "emu/launch_control.h"
 #include "emu/report.h"
 
@@ -298,6 +299,7 @@ bool grid_run(struct grid *g)
     pthread_mutex_init(&r.memory, NULL);
     pthread_cond_init(&r.changed, NULL);
     g->run = &r;
+    hb_grid_begin(g);
     pthread_t threads[MAX_THREADS];
     int wanted = thread_count(g, r.first_count), started = 0;
     /* The caller's thread is one of them: it is there when no other can be had. */
@@ -311,6 +313,7 @@ bool grid_run(struct grid *g)
     free_list(r.ready);
     free_list(r.stuck);
     free_list(r.spare);
+    hb_grid_end(g);
     tmap_edits_free(g);
     pthread_cond_destroy(&r.changed);
     pthread_mutex_destroy(&r.memory);

@@ -41,6 +41,11 @@ struct decoder;
 struct report;
 struct view;
 struct edit;
+struct hb;
+struct hb_warp;
+struct hb_mbar;
+struct hb_event;
+struct hb_grid;
 struct check_set;
 
 enum flow {
@@ -200,6 +205,7 @@ struct warp {
     uint32_t ld_pending;          /* tcgen05.ld issued and not waited for */
     uint32_t syncs;               /* barriers that it has passed */
     bool dependency_seen;         /* it may use what the grid before has written */
+    struct hb_warp *hb;           /* what it knows: hb.h; NULL: checks are off */
 };
 
 /* 2.7 of the semantics: kept beside shared memory, found by offset.  Never moves. */
@@ -216,6 +222,7 @@ struct mbar {
     int64_t tx_expected, tx_completed; /* sums in this phase, for reports */
     uint32_t arrive_pcs[4]; /* distinct instructions that arrived or expected */
     int arrive_pc_count;
+    struct hb_mbar *hb;
     struct mbar *next; /* of the same hash */
     struct mbar *next_of_cta;
 };
@@ -265,17 +272,17 @@ struct cluster {
     int cta_count;
     struct async_op *async_first, **async_tail; /* not yet complete, oldest first */
     struct async_op *async_free;
-    uint64_t async_count;        /* operations issued so far: the next id */
-    struct smem_record *records; /* completed copies that nobody has waited for yet */
-    uint64_t rng;                /* this cluster's own stream of the launch's seed */
-    struct choices *choices;     /* owned by choice.c; NULL: nothing is chosen */
-    uint64_t delay_count;        /* delay: operations of its kind so far */
-    uint64_t events;   /* counts what a waiting warp may see: stores, arrivals,
-                          completions, releases, exits */
-    uint64_t clock;    /* virtual time in ns */
-    bool wrote_global; /* since grid->global_events was counted up for it */
-    void *sync;        /* barrier.cluster: owned by exec_bar.c */
+    uint64_t async_count;    /* operations issued so far: the next id */
+    uint64_t rng;            /* this cluster's own stream of the launch's seed */
+    struct choices *choices; /* owned by choice.c; NULL: nothing is chosen */
+    uint64_t delay_count;    /* delay: operations of its kind so far */
+    uint64_t events;         /* counts what a waiting warp may see: stores, arrivals,
+                                completions, releases, exits */
+    uint64_t clock;          /* virtual time in ns */
+    bool wrote_global;       /* since grid->global_events was counted up for it */
+    void *sync;              /* barrier.cluster: owned by exec_bar.c */
     int live_ctas;
+    struct hb *hb;            /* happens-before: hb.h; NULL: checks are off */
     struct async_op *running; /* being completed: what mbar_complete_tx belongs to */
     struct cluster *next;     /* in a list of the machine */
 };
@@ -313,6 +320,7 @@ struct grid {
     atomic_ullong global_events; /* counts changes of global memory */
     atomic_ullong failed_cluster; /* 1 + lowest number of a cluster that has failed */
     void *run;                    /* of the running machine */
+    struct hb_grid *hb;           /* hb.h */
     struct edit *edits;           /* of tensor maps: owned by exec_tmap.c */
 };
 
@@ -405,11 +413,13 @@ struct async_op {
     uint64_t id;                                /* counts up in the cluster */
     struct smem_range ranges[ASYNC_MAX_RANGES]; /* what it touches; checks 4 and 5 */
     int range_count;
-    bool in_order;                  /* member of the tcgen05 FIFO of its CTA */
-    bool reduces;                   /* adds to what is there: any order will do */
-    bool is_held;                   /* by delay */
-    uint32_t ordinal;               /* its issuer's operations before it */
-    int64_t priority;               /* pct */
+    bool in_order;          /* member of the tcgen05 FIFO of its CTA */
+    bool reduces;           /* adds to what is there: any order will do */
+    bool is_held;           /* by delay */
+    uint32_t ordinal;       /* its issuer's operations before it */
+    int64_t priority;       /* pct */
+    uint32_t lanes, number; /* who may know of it, and by which number: hb.h */
+    struct hb_event *event;
     bool (*run)(struct async_op *); /* does the work; false after a report */
     union {
         uint64_t u[24]; /* the family's own arguments */
@@ -441,14 +451,10 @@ bool async_complete(struct cluster *c, struct async_op *o);
  * in_order operations of the same CTA, older operations on the same bytes. */
 bool async_drain(struct cluster *c, bool (*wanted)(const struct async_op *, void *),
                  void *arg);
-/* A synchronous generic access of shared memory by the running instruction. */
-static inline bool async_check_access(struct warp *w, struct cta *c, uint32_t from,
-                                      uint32_t to, bool write);
-bool async_check_pending(struct warp *w, struct cta *c, uint32_t from, uint32_t to,
-                         bool write);
-
-/* For exec_mbar.c: the running operation has completed bytes of `m`'s current phase. */
-void async_completes(struct warp *w, const struct mbar *m);
+/* An access of shared memory: answers of launch control may lie there. */
+static inline void async_check_access(struct cta *c, uint32_t from, uint32_t to,
+                                      bool write);
+void async_read_answers(struct cta *c, uint32_t from, uint32_t to);
 
 /* ---- hooks of the two families that keep state of their own in a CTA */
 
@@ -538,12 +544,11 @@ static inline void cluster_event(struct cluster *c)
     c->events++;
 }
 
-static inline bool async_check_access(struct warp *w, struct cta *c, uint32_t from,
-                                      uint32_t to, bool write)
+static inline void async_check_access(struct cta *c, uint32_t from, uint32_t to,
+                                      bool write)
 {
-    if (from >= c->watch_to || to <= c->watch_from)
-        return true;
-    return async_check_pending(w, c, from, to, write);
+    if (!write && from < c->watch_to && to > c->watch_from)
+        async_read_answers(c, from, to);
 }
 
 static inline bool mbar_in(const struct cta *c, uint32_t from, uint32_t to)

@@ -7,6 +7,7 @@
  * time passes; when neither is left the cluster is stuck. */
 #include "emu/choice.h"
 #include "emu/cluster.h"
+#include "emu/hb.h"
 #include "emu/report.h"
 
 #define TURN_STEPS 2048  /* of one warp, before the next one gets its turn */
@@ -108,7 +109,8 @@ static bool end_cta(struct warp *w, struct cta *t)
 {
     struct cluster *c = t->cluster;
     if (!cpasync_cta_end(w, t) || !blame_pending_copy(w, t) || !tma_cta_end(w, t) ||
-        !tcgen05_cta_end(w, t) || !registers_cta_end(w, t))
+        !tcgen05_cta_end(w, t) || (w->hb && !hb_cta_end(w, t)) ||
+        !registers_cta_end(w, t))
         return false;
     c->live_ctas--;
     atomic_fetch_add(&c->grid->ctas_done, 1);
@@ -118,6 +120,8 @@ static bool end_cta(struct warp *w, struct cta *t)
 bool exit_lanes(struct warp *w, uint32_t lanes)
 {
     struct cta *t = w->cta;
+    if (w->hb && !hb_exit(w, lanes))
+        return false;
     w->live &= ~lanes;
     wake(w, w->lane_waits);
     cluster_event(t->cluster);
@@ -363,6 +367,10 @@ static bool step(struct warp *w, struct group *g, enum flow *flow)
     if (*flow == FLOW_NEXT) {
         g->lanes |= active;
         w->cur_lanes = active;
+        if (w->hb && (op->aligned || op->gathers))
+            hb_sync(
+                w, op->gathers ? mask_of(w, op, bits_lowest(active)) & w->live : active,
+                op->insn->op == PTX_BAR_WARP_SYNC);
         *flow = op->exec(w, op, active);
     }
     switch (*flow) {

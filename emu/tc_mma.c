@@ -6,6 +6,7 @@
 #include <inttypes.h>
 
 #include "emu/check_desc.h"
+#include "emu/hb.h"
 #include "emu/report.h"
 #include "emu/tcgen05.h"
 #include "emu/tmem.h"
@@ -154,6 +155,8 @@ static bool issue_cp(struct warp *w, const struct op *op, int lane)
             return false;
     struct async_op *o = async_new(w, ASYNC_TC_CP, lane);
     o->in_order = true;
+    o->lanes = (uint32_t)1 << lane;
+    o->number = entry->number;
     o->run = run_cp;
     memcpy(&o->arg, &args, sizeof args);
     for (int i = 0; i < count; i++)
@@ -326,6 +329,8 @@ static bool issue_mma(struct warp *w, const struct op *op, int lane)
             return false;
     struct async_op *o = async_new(w, ASYNC_MMA, lane);
     o->in_order = true;
+    o->lanes = (uint32_t)1 << lane;
+    o->number = entry->number;
     o->run = run_mma;
     memcpy(&o->arg, &args, sizeof args);
     for (int i = 0; i < count; i++) {
@@ -352,7 +357,6 @@ static bool run_commit(struct async_op *o)
 {
     struct warp *w = o->issuer;
     struct cluster *k = w->cta->cluster;
-    struct tmem_state *s = tmem_state_if_any(w->cta);
     struct commit_args args;
     memcpy(&args, &o->arg, sizeof args);
     for (uint32_t rest = args.mask; rest; rest &= rest - 1) {
@@ -363,9 +367,6 @@ static bool run_commit(struct async_op *o)
                    c->rank);
             return false;
         }
-        const struct mbar *m = mbar_find(c, args.offset);
-        if (m)
-            tmem_committed(s->log, args.number, w, o->lane, m);
         if (!mbar_arrive(w, c, args.offset, 1))
             return false;
     }
@@ -399,8 +400,14 @@ static bool issue_commit(struct warp *w, const struct op *op, int lane)
             return false;
         }
     }
+    for (uint32_t rest = w->hb ? args.mask : 0; rest; rest &= rest - 1)
+        if (!hb_mbar_target(w, &k->ctas[bits_lowest(rest)], args.offset, lane))
+            return false;
     struct async_op *o = async_new(w, ASYNC_COMMIT, lane);
     o->in_order = true;
+    o->lanes = (uint32_t)1 << lane;
+    o->number = args.number;
+    tmem_committed(w);
     o->run = run_commit;
     memcpy(&o->arg, &args, sizeof args);
     return async_issue(o);

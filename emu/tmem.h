@@ -2,10 +2,9 @@
  *
  * Cells are watched in pieces of one column by 32 lanes, the least that an instruction
  * touches, mostly.  Every tcgen05 operation gets a number from the log of its CTA or
- * CTA pair; a piece remembers the numbers of its last writer and last reader.  An mma
- * or cp is done, for those who look at its cells, when some wait has returned true for
- * a barrier phase that a commit behind it arrived in; a load or store when its warp has
- * executed tcgen05.wait.  PTX ISA 9.0, "Tensor Memory Consistency Model". */
+ * CTA pair; a piece remembers the numbers of its last writer and last reader.  Who
+ * knows that they are complete is the affair of hb.h.  PTX ISA 9.0, "Tensor Memory
+ * Consistency Model". */
 #ifndef FP4EMU_TMEM_H
 #define FP4EMU_TMEM_H
 
@@ -14,35 +13,22 @@
 
 #define TMEM_QUARTERS 4
 #define TMEM_LOG_OPS 1024 /* older operations count as done */
-#define TMEM_LOG_COMMITS 64
 
 enum tmem_kind { TMEM_LD, TMEM_ST, TMEM_CP, TMEM_MMA };
 
 struct tmem_op {
     uint32_t number; /* from 1; 0: none */
     uint8_t kind, lane;
-    bool done, read; /* read: a load has seen what it wrote */
-    bool starts;     /* MMA: overwrites its accumulator, where others add to it */
+    bool read;   /* a load has seen what it wrote */
+    bool starts; /* MMA: overwrites its accumulator, where others add to it */
     uint16_t acc_col, acc_cols; /* MMA: its accumulator */
-    const struct warp *issuer;
+    struct warp *issuer;
     uint32_t pc;
-};
-
-/* An arrival that says: what this thread had issued up to `number` is complete. */
-struct tmem_commit {
-    uint32_t number;
-    uint8_t lane;
-    const struct warp *issuer;
-    const struct mbar *mbar;
-    uint64_t phase;
 };
 
 struct tmem_log {
     uint32_t issued;
-    uint32_t forgotten; /* commits up to this one have left the ring: all are done */
     struct tmem_op ops[TMEM_LOG_OPS];
-    struct tmem_commit commits[TMEM_LOG_COMMITS];
-    uint32_t commit_count;
 };
 
 /* Per CTA, in cta->pipe. */
@@ -52,8 +38,7 @@ struct tmem_state {
     struct tmem_log own_log;
     uint32_t writer[TMEM_QUARTERS][TMEM_COLS]; /* 0: nobody since the allocation */
     uint32_t reader[TMEM_QUARTERS][TMEM_COLS];
-    uint32_t waited_ld[32], waited_st[32]; /* by warp: done up to this number */
-    uint32_t last_ld[32];
+    uint32_t committed[32]; /* by warp: a commit stands behind these */
     uint32_t last_alloc_cols;
     uint32_t asked_cols; /* allocation of a pair: asked for, not yet granted */
     bool granted;        /* ... the column is there, the caller has to take it */
@@ -89,19 +74,25 @@ struct tmem_area {
 /* Gives the operation a number. */
 struct tmem_op *tmem_log(struct tmem_state *s, struct warp *w, int lane,
                          enum tmem_kind kind);
-/* Checks 12, 13, 20 and 31 on what the operation reads or writes, then takes note of
- * it.  `what` names the cells: "the accumulator".  False after a report. */
+/* NULL: none, or forgotten. */
+struct tmem_op *tmem_find(struct tmem_log *log, uint32_t number);
+/* tcgen05.wait: these lanes know that the warp's loads or stores are done. */
+void tmem_waited(struct warp *w, enum tmem_kind kind, uint32_t lanes);
+/* tcgen05.fence::before_thread_sync, or ::after_thread_sync. */
+void tmem_fenced(struct warp *w, bool before);
+/* A commit of all that the warp has issued. */
+void tmem_committed(struct warp *w);
+
+/* ---- check_tmem.c */
+
+/* Checks 12, 13, 15, 20 and 31 on what the operation reads or writes, then takes note
+ * of it.  `what` names the cells: "the accumulator".  False after a report. */
 bool tmem_reads(struct warp *w, struct tmem_op *op, struct tmem_area a,
                 const char *what);
 bool tmem_writes(struct warp *w, struct tmem_op *op, struct tmem_area a,
                  const char *what);
 /* Check 18, before the columns are freed: is nobody still at work on them? */
 bool tmem_idle(struct warp *w, struct tmem_area a);
-/* tcgen05.wait: the warp's loads or stores are done. */
-void tmem_waited(struct warp *w, enum tmem_kind kind);
-/* A commit of what `issuer` had issued up to `number` is about to arrive on `m`. */
-void tmem_committed(struct tmem_log *log, uint32_t number, const struct warp *issuer,
-                    int lane, const struct mbar *m);
 
 /* ---- allocation, tmem_alloc.c */
 

@@ -4,6 +4,7 @@
  * modelled.  Fresh columns hold a pattern that is NaN as a scale. */
 #include <stdlib.h>
 
+#include "emu/hb.h"
 #include "emu/report.h"
 #include "emu/tmem.h"
 
@@ -98,12 +99,13 @@ static enum flow grant_pair(struct warp *w, uint32_t lanes, struct tmem_state *s
 static uint8_t *result_word(struct warp *w, const struct op *op, int lane)
 {
     uint64_t address = opnd_address(w, &op->opnds[0], lane);
-    if (!op->aux[1])
+    if (!op->aux[1] && address - SHARED_WINDOW >= WINDOW_BYTES)
         return generic_at(w, address, 4, true, lane, "tcgen05.alloc");
     struct cta *owner;
     uint32_t offset;
     uint8_t *word = shared_at(w, (uint32_t)address, 4, false, &owner, &offset);
-    if (!word || !async_check_access(w, owner, offset, offset + 4, true))
+    if (!word ||
+        (w->hb && !hb_smem_range(w, owner, offset, offset + 4, lane, HB_WRITE)))
         return NULL;
     return word;
 }
@@ -136,6 +138,9 @@ enum flow tmem_alloc(struct warp *w, const struct op *op, uint32_t lanes)
         return FLOW_STOP;
     memcpy(word, &col, 4);
     cluster_event(c->cluster);
+    /* The manual's examples load the address right behind. */
+    if (w->hb)
+        hb_sync(w, lanes, true);
     return FLOW_NEXT;
 }
 

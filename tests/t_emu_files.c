@@ -11,6 +11,7 @@
  *                                   line that is marked //<
  *     //: refuse words              the decoder must not take it, in the line marked so
  *     //: strategy lazy             not in both ways
+ *     //: checks pedantic           as FP4EMU_CHECK
  *     //: clusters 1 2 0            as often, with so many launched at first (0: all)
  *
  * Every file runs under the eager and the lazy strategy; those that must go well run
@@ -49,6 +50,7 @@ struct script {
     struct emu_run run;
     struct buffer buffers[8];
     int buffer_count;
+    char checks[64];
     char words[256]; /* of report or refuse; "" when it must go well */
     int check;       /* of report, 0: refuse */
 };
@@ -145,11 +147,11 @@ static struct buffer *add_buffer(struct script *s, const char *name, const char 
 
 static void directive(struct script *s, const char *line)
 {
-    char word[16] = "", name[16] = "", type[16] = "";
+    char word[16] = "", name[64] = "", type[16] = "";
     long count = 0;
     const char *colon = strstr(line, " :");
     static _Alignas(8) uint8_t scratch[MAX_VALUES * 8];
-    sscanf(line, "%15s %15s %15s %ld", word, name, type, &count);
+    sscanf(line, "%15s %63s %15s %ld", word, name, type, &count);
     if (strcmp(word, "block") == 0) {
         s->run.threads = atoi(name);
     } else if (strcmp(word, "grid") == 0) {
@@ -175,6 +177,9 @@ static void directive(struct script *s, const char *line)
     } else if (strcmp(word, "refuse") == 0) {
         snprintf(s->words, sizeof s->words, "%.*s",
                  (int)strcspn(strstr(line, name), "\n"), strstr(line, name));
+    } else if (strcmp(word, "checks") == 0) {
+        snprintf(s->checks, sizeof s->checks, "%s", name);
+        s->run.checks = s->checks;
     } else if (strcmp(word, "expect") != 0 && strcmp(word, "strategy") != 0 &&
                strcmp(word, "clusters") != 0) {
         bad(s, line, "unknown directive");

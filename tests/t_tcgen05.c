@@ -63,7 +63,7 @@ TEST(columns_come_lowest_first)
                                   FREE(c, 64) "tcgen05.relinquish_alloc_permit.cta_"
                                               "group::1.sync.aligned;\n"
                                               "ret;\n";
-    struct emu_run r = {0};
+    struct emu_run r = {.checks = "default,-20"}; /* it stores words that are fresh */
     uint64_t to = prepare(&r, body, 32);
     EMU_FINE(&r);
     CHECK_EQ(emu_u32(to)[0], 0);
