@@ -11,8 +11,12 @@
 #include <stddef.h>
 
 extern const char *const fuzz_name;
-/* Texts to start from; NULL at the end.  They are asked for once. */
-const char *const *fuzz_seeds(void);
+/* What to start from; `text` is NULL at the end.  Asked for once. */
+struct fuzz_seed {
+    const char *text;
+    size_t bytes;
+};
+const struct fuzz_seed *fuzz_seeds(void);
 /* `text` ends in a NUL that `bytes` does not count. */
 void fuzz_one(const char *text, size_t bytes);
 

@@ -9,21 +9,22 @@
 
 const char *const fuzz_name = "config";
 
-const char *const *fuzz_seeds(void)
+const struct fuzz_seed *fuzz_seeds(void)
 {
-    static const char *const seeds[] = {
+    static const char plain[] =
         "-- a config\ngemm {\n  name = \"x\", target = \"sm_100f\",\n"
         "  a = { type = \"e2m1\", scale = \"ue4m3\", block = 16, major = \"k\" },\n"
         "  d = { type = \"bf16\", major = \"n\" },\n"
         "  tile = { m = 128, n = 64 * 2, k = 256 }, stages = 2,\n"
         "  warps = { load = 1, mma = 1, epilogue = 4 },\n"
-        "  epilogue = \"identity\", template = \"gemm_tcgen05\",\n}\n",
+        "  epilogue = \"identity\", template = \"gemm_tcgen05\",\n}\n";
+    static const char busy[] =
         "local n = 0\nfor i = 1, 10 do n = n + i % 3 end\n"
         "local t = {}\nt[\"n\"] = 64\nlocal ok = pcall(error, \"x\")\n"
         "gemm { tile = { n = t.n }, stages = ok and 3 or \"auto\",\n"
-        "  name = (\"k\"):rep(3) .. string.format(\"%d\", n) }\n",
-        NULL,
-    };
+        "  name = (\"k\"):rep(3) .. string.format(\"%d\", n) }\n";
+    static const struct fuzz_seed seeds[] = {
+        {plain, sizeof plain - 1}, {busy, sizeof busy - 1}, {NULL, 0}};
     return seeds;
 }
 

@@ -5,6 +5,7 @@
  */
 #include "tests/fuzz.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +81,43 @@ static size_t cut(char *text, size_t bytes, size_t at, size_t count)
     return bytes - count;
 }
 
+/* The line around `at`, its newline counted. */
+static size_t line_at(const char *text, size_t bytes, size_t at, size_t *count)
+{
+    size_t first = at < bytes ? at : bytes, end = first;
+    while (first > 0 && text[first - 1] != '\n')
+        first--;
+    while (end < bytes && text[end] != '\n')
+        end++;
+    *count = end + (end < bytes) - first;
+    return first;
+}
+
+/* What leaves most texts well-formed: whole lines and single digits. */
+static size_t mutate_gently(char *text, size_t bytes)
+{
+    char piece[256];
+    size_t count, at = line_at(text, bytes, below(bytes + 1), &count);
+    switch (below(4)) {
+    case 0:
+        return cut(text, bytes, at, count);
+    case 1: /* a line also somewhere else */
+    case 2: /* a line somewhere else */
+        if (count > sizeof piece)
+            return bytes;
+        memcpy(piece, text + at, count);
+        if (below(2))
+            bytes = cut(text, bytes, at, count);
+        size_t length, to = line_at(text, bytes, below(bytes + 1), &length);
+        return insert(text, bytes, to, piece, count);
+    default:
+        for (size_t i = at; i < at + count; i++)
+            if (text[i] >= '0' && text[i] <= '9' && below(4) == 0)
+                text[i] = (char)('0' + below(10));
+        return bytes;
+    }
+}
+
 static size_t mutate(char *text, size_t bytes)
 {
     char piece[256];
@@ -133,10 +171,10 @@ int main(int argc, char **argv)
 {
     double seconds = argc > 1 ? strtod(argv[1], NULL) : DEFAULT_SECONDS;
     state = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
-    const char *const *seeds = fuzz_seeds();
+    const struct fuzz_seed *seeds = fuzz_seeds();
     size_t seed_count = 0;
-    while (seeds[seed_count])
-        fuzz_one(seeds[seed_count], strlen(seeds[seed_count])), seed_count++;
+    for (; seeds[seed_count].text; seed_count++)
+        fuzz_one(seeds[seed_count].text, seeds[seed_count].bytes);
 
     if (seed_count == 0)
         return 1;
@@ -145,12 +183,12 @@ int main(int argc, char **argv)
     static char scratch[MAX_BYTES + 1];
     long runs = 0;
     do {
-        const char *seed = seeds[below(seed_count)];
-        size_t bytes = strlen(seed);
-        bytes = bytes > MAX_BYTES ? MAX_BYTES : bytes;
-        memcpy(scratch, seed, bytes);
-        for (size_t i = 1 + below(MUTATIONS); i > 0; i--)
-            bytes = mutate(scratch, bytes);
+        const struct fuzz_seed *seed = &seeds[below(seed_count)];
+        size_t bytes = seed->bytes > MAX_BYTES ? MAX_BYTES : seed->bytes;
+        memcpy(scratch, seed->text, bytes);
+        bool gently = below(3) > 0;
+        for (size_t i = 1 + below(gently ? 2 : MUTATIONS); i > 0; i--)
+            bytes = gently ? mutate_gently(scratch, bytes) : mutate(scratch, bytes);
         keep(scratch, bytes);
         /* A copy of exactly its size, so that reading past the end is seen. */
         char *text = malloc(bytes + 1);

@@ -8,17 +8,17 @@
 
 const char *const fuzz_name = "manifest";
 
-const char *const *fuzz_seeds(void)
+const struct fuzz_seed *fuzz_seeds(void)
 {
-    static const char *seeds[3] = {
+    static const char hand[] =
         "// fp4gen-manifest 1\n// generator: fp4gen 0.1.0\n// config: c\n"
         "// tensor: a type=16u4_align8b dims=k,m strides=lda box=256,128 swizzle=128b "
-        "l2=256b\n// param: a tensor-map\n// end-manifest\n",
-    };
+        "l2=256b\n// param: a tensor-map\n// end-manifest\n";
+    static struct fuzz_seed seeds[3] = {{hand, sizeof hand - 1}};
     const struct job_options options = {.check = false};
     struct job *j = job_run(&options);
     if (j->diags->count == 0)
-        seeds[1] = strdup(j->image.ptx);
+        seeds[1] = (struct fuzz_seed){strdup(j->image.ptx), j->image.ptx_bytes};
     job_free(j);
     return seeds;
 }

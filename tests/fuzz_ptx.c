@@ -10,9 +10,9 @@
 
 const char *const fuzz_name = "ptx";
 
-const char *const *fuzz_seeds(void)
+const struct fuzz_seed *fuzz_seeds(void)
 {
-    static const char *seeds[3] = {
+    static const char hand[] =
         ".version 8.8\n.target sm_100f\n.address_size 64\n"
         ".visible .const .align 8 .b8 bytes[4] = {1, 2, 0x3, 4};\n"
         ".extern .shared .align 1024 .b8 smem[];\n"
@@ -26,12 +26,12 @@ const char *const *fuzz_seeds(void)
         "  mov.u32 r0, %tid.x;\n  setp.ne.u32 p0, r0, 0;\n"
         "LOOP:\n  @p0 bra DONE;\n  add.u32 r1, r0, 1 + 2 * (3 << 4);\n"
         "  ld.global.v2.b32 {r2, r3}, [rd + 8];\n"
-        "  st.global.b32 [rd], r1;\n  bra LOOP;\nDONE:\n  ret;\n}\n",
-    };
+        "  st.global.b32 [rd], r1;\n  bra LOOP;\nDONE:\n  ret;\n}\n";
+    static struct fuzz_seed seeds[3] = {{hand, sizeof hand - 1}};
     const struct job_options options = {.check = false};
     struct job *j = job_run(&options);
     if (j->diags->count == 0)
-        seeds[1] = strdup(j->image.ptx);
+        seeds[1] = (struct fuzz_seed){strdup(j->image.ptx), j->image.ptx_bytes};
     job_free(j);
     return seeds;
 }
