@@ -149,10 +149,6 @@ static bool set_kind(struct decoder *d, struct op *o)
     bool nvf4 = has(o, PTX_M_KIND_MXF4NVF4), mxf4 = has(o, PTX_M_KIND_MXF4);
     bool b16 = has(o, PTX_M_BLOCK16) || has(o, PTX_M_SCALE_VEC_4X);
     bool b32 = has(o, PTX_M_BLOCK32) || has(o, PTX_M_SCALE_VEC_2X);
-    if (!nvf4 && !mxf4)
-        return decode_refuse(d, o,
-                             "of the kinds only mxf4nvf4 and mxf4, E2M1 with block "
-                             "scales");
     if (!has(o, PTX_M_BLOCK_SCALE))
         return decode_refuse(d, o, "this kind needs .block_scale");
     if (nvf4 && !b16 && !b32)
@@ -164,10 +160,72 @@ static bool set_kind(struct decoder *d, struct op *o)
     return true;
 }
 
+/* A list of masks, and how far D is scaled down, may stand behind the descriptor and
+ * behind the predicate. */
+static bool decode_plain_mma(struct decoder *d, struct op *o)
+{
+    int64_t down = 0;
+    int at = 4;
+    if (o->opnd_count > at && o->opnds[at].kind == PTX_OPND_VECTOR) {
+        const struct opnd *list = &o->opnds[at];
+        int want = o->aux[0] == 2 ? 8 : 4;
+        if (list->item_count != want)
+            return decode_refuse(d, o, "the mask of lanes needs %d registers", want);
+        for (int i = 0; i < want; i++)
+            if (list->items[i].kind != PTX_OPND_REG || list->items[i].bits != 32)
+                return decode_refuse(d, o, "the mask of lanes needs 32-bit registers");
+        o->aux[3] = (uint32_t)at++;
+    }
+    o->aux[4] = (uint32_t)at;
+    if (o->opnd_count == at + 2) {
+        if (o->aux[1] != TC_KIND_F16 && o->aux[1] != TC_KIND_TF32)
+            return decode_refuse(d, o, "D is scaled with kinds f16 and tf32 only");
+        if (!opnd_is_imm(&o->opnds[at + 1], &down) || down < 0 || down > 15)
+            return decode_refuse(d, o, "the scale of D must be a constant, 0 to 15");
+        o->aux[5] = (uint32_t)down;
+    }
+    return decode_want_count(d, o, at + 1, at + 2) && decode_want_reg(d, o, at, 1);
+}
+
+static bool decode_any_mma(struct decoder *d, struct op *o)
+{
+    static const struct {
+        enum ptx_mod mod;
+        enum tc_kind kind;
+    } kinds[] = {
+        {PTX_M_KIND_F16, TC_KIND_F16},           {PTX_M_KIND_TF32, TC_KIND_TF32},
+        {PTX_M_KIND_F8F6F4, TC_KIND_F8F6F4},     {PTX_M_KIND_I8, TC_KIND_I8},
+        {PTX_M_KIND_MXF8F6F4, TC_KIND_MXF8F6F4},
+    };
+    size_t i = 0;
+    while (i < COUNT_OF(kinds) && !has(o, kinds[i].mod))
+        i++;
+    if (i == COUNT_OF(kinds))
+        return decode_refuse(d, o, "the kind is missing");
+    o->exec = tc_mma_any;
+    o->aux[1] = kinds[i].kind;
+    if (has(o, PTX_M_ASHIFT))
+        return decode_refuse(d, o, ".ashift");
+    o->aux[2] = o->opnd_count > 1 && o->opnds[1].kind == PTX_OPND_ADDR;
+    if (!decode_want_address(d, o, 0) ||
+        !(o->aux[2] ? decode_want_address(d, o, 1) : decode_want_reg(d, o, 1, 64)) ||
+        !decode_want_reg(d, o, 2, 64) || !decode_want_reg(d, o, 3, 32))
+        return false;
+    if (o->aux[1] != TC_KIND_MXF8F6F4)
+        return decode_plain_mma(d, o);
+    o->aux[4] = 6;
+    return decode_want_count(d, o, 7, 7) && decode_want_address(d, o, 4) &&
+           decode_want_address(d, o, 5) && decode_want_reg(d, o, 6, 1);
+}
+
 bool decode_TCGEN05_MMA(struct decoder *d, struct op *o)
 {
+    if (!set_group(d, o))
+        return false;
+    if (!has(o, PTX_M_KIND_MXF4NVF4) && !has(o, PTX_M_KIND_MXF4))
+        return decode_any_mma(d, o);
     o->exec = tc_mma;
-    if (!set_group(d, o) || !set_kind(d, o))
+    if (!set_kind(d, o))
         return false;
     if (has(o, PTX_M_ASHIFT))
         return decode_refuse(d, o, ".ashift");

@@ -28,7 +28,7 @@ static bool wide_bit(const struct wide *w, int bit)
     return w->digit[bit / 32] >> (bit % 32) & 1;
 }
 
-float wide_round(struct wide *w)
+double wide_to_odd(struct wide *w)
 {
     wide_settle(w);
     bool negative = w->digit[WIDE_DIGITS - 1] < 0;
@@ -40,19 +40,17 @@ float wide_round(struct wide *w)
     int top = WIDE_DIGITS * 32 - 1;
     while (top >= 0 && !wide_bit(w, top))
         top--;
-    if (top < 0)
-        return 0;
-    int unit = top - 23; /* of the result's last place */
-    if (unit < -149 - WIDE_UNIT)
-        unit = -149 - WIDE_UNIT;
-    uint32_t kept = 0;
+    int unit = top > 52 ? top - 52 : 0;
+    uint64_t kept = 0;
     for (int i = top; i >= unit; i--)
         kept = kept << 1 | wide_bit(w, i);
-    bool half = unit > 0 && wide_bit(w, unit - 1), rest = false;
-    for (int i = 0; i < unit - 1 && !rest; i++)
-        rest = wide_bit(w, i);
-    if (half && (rest || (kept & 1)))
-        kept++;
-    float result = ldexpf((float)kept, unit + WIDE_UNIT);
+    for (int i = 0; i < unit; i++)
+        kept |= wide_bit(w, i);
+    double result = ldexp((double)kept, unit + WIDE_UNIT);
     return negative ? -result : result;
+}
+
+float wide_round(struct wide *w)
+{
+    return (float)wide_to_odd(w);
 }

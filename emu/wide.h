@@ -17,6 +17,9 @@ struct wide {
 
 /* Adds value * 2^exponent; |value| is below 2^32, and at most 2^31 are added. */
 void wide_add(struct wide *w, int64_t value, int exponent);
+/* As an f64 whose last bit is set if anything is cut off behind it: one more rounding,
+ * to 50 bits or fewer, is then right. */
+double wide_to_odd(struct wide *w);
 /* The nearest f32, ties to even. */
 float wide_round(struct wide *w);
 
