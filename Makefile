@@ -168,7 +168,7 @@ check-all:  ## test, and before it format, clang-tidy and fuzzing
 	@$(SUBMAKE) fmt-check tidy
 	@$(SUBMAKE) WERROR=1 all tests
 	@$(SUBMAKE) $(SAN_MAKE) tests fuzz
-	@$(PYTHON) tests/run.py -j$(JOBS) build/release build/release-san-clang
+	@FP4GEN_TEST_ALL=1 $(PYTHON) tests/run.py -j$(JOBS) build/release build/release-san-clang
 
 bench: deps  ## measure the generator and the emulator; writes bench/results.json
 	@$(SUBMAKE) all build/release/bench/gen_rate

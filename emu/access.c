@@ -288,6 +288,8 @@ static uint8_t *shared_lane(struct warp *w, const struct op *op, uint32_t addres
         return NULL;
     }
     async_check_access(t, from, from + bytes, write);
+    if (t->cluster->coverage)
+        coverage_touch(t, w->cur_pc, from, from + bytes, write);
     return p;
 }
 
@@ -308,7 +310,8 @@ static bool shared_is_plain(const struct cta *t, const uint32_t *offset, uint32_
     return low >= SMEM_RESERVED_BYTES && high <= t->smem_bytes &&
            high + bytes <= t->smem_bytes && !(any & (bytes - 1)) &&
            (low >= t->mbar_to || high + bytes <= t->mbar_from) &&
-           (low >= t->watch_to || high + bytes <= t->watch_from);
+           (low >= t->watch_to || high + bytes <= t->watch_from) &&
+           !t->cluster->coverage;
 }
 
 static enum hb_access access_kind(const struct op *op, bool write)

@@ -139,6 +139,11 @@ static bool run(struct cluster *k, struct async_op *o)
     struct warp *w = o->issuer;
     uint32_t pc = w->cur_pc, lanes = w->cur_lanes;
     struct async_op *outer = k->running;
+    for (int writes = 0; k->coverage && writes < 2; writes++)
+        for (int i = 0; i < o->range_count; i++)
+            if (o->ranges[i].write == (writes == 1))
+                coverage_touch(o->ranges[i].cta, o->pc, o->ranges[i].from,
+                               o->ranges[i].to, writes == 1);
     w->cur_pc = o->pc;
     w->cur_lanes = (uint32_t)1 << o->lane;
     k->running = o;

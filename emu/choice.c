@@ -305,8 +305,6 @@ bool choice_stay(struct warp *w)
 {
     struct cluster *c = w->cta->cluster;
     struct choices *s = c->choices;
-    w->visible++;
-    w->asked = 0;
     s->points++;
     for (uint32_t i = 0; c->grid->strategy == STRATEGY_PCT && i < c->grid->rule.changes;
          i++)

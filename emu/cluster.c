@@ -1,5 +1,6 @@
 #include "emu/cluster.h"
 #include "emu/choice.h"
+#include "emu/coverage.h"
 
 #include <stdlib.h>
 
@@ -99,6 +100,7 @@ void cluster_free(struct cluster *c)
     }
     barriers_free(c);
     choices_free(c);
+    coverage_free(c->coverage);
     async_free(c);
     hb_cluster_free(c);
     free(c->ctas);
@@ -272,7 +274,7 @@ static void reset_warp(struct warp *w)
     memset(w->waits, 0, sizeof w->waits);
     w->steps = 0;
     w->visible = w->asked = w->issued = 0;
-    w->is_starved = false;
+    w->is_starved = w->has_left = false;
     w->polled = w->spinning = false;
     w->seen_events = w->seen_global_events = UINT64_MAX;
     w->hit = NULL;
@@ -327,6 +329,7 @@ void cluster_reset(struct cluster *c, uint64_t number)
     c->rng = scramble(g->seed ^ scramble(c->number));
     c->delay_count = 0;
     choices_reset(c);
+    coverage_reset(c);
     c->events = 0;
     c->clock = 0;
     c->wrote_global = false;

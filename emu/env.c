@@ -40,6 +40,7 @@ static const struct env_row rows[] = {
      "clusters launched at first; auto: a quarter where a kernel takes others over"},
     {"FP4EMU_RECORD", "a file name", "nowhere",
      "where the choices of random, pct and replay are appended"},
+    {"FP4EMU_COVERAGE", "0, 1", "0", "1: fp4emu_coverage() tells what came to pass"},
 };
 
 const struct env_row *env_row(size_t i)
@@ -161,8 +162,12 @@ static bool read_value(struct env *e, size_t i, const char *value, char *why,
         return ok;
     case 9:
         return read_clusters(value, &e->clusters);
-    default:
+    case 10:
         return read_report(value, &e->record, why, why_bytes);
+    default:
+        ok = read_word(value, switches, COUNT_OF(switches), &n);
+        e->coverage = n != 0;
+        return ok;
     }
 }
 

@@ -6,6 +6,7 @@
 #include "emu/access.h"
 #include "emu/hb.h"
 #include "emu/choice.h"
+#include "emu/coverage.h"
 #include "emu/depend.h"
 #include "emu/lanes.h"
 
@@ -134,6 +135,7 @@ static void test_phase(struct mbar *m)
 {
     if (m->pending != 0 || m->tx != 0)
         return;
+    coverage_phase(m);
     hb_mbar_phase(m);
     m->phase++;
     m->pending = m->expected;
@@ -180,6 +182,7 @@ static bool arrive(struct warp *w, struct mbar *m, uint32_t count, uint32_t tell
     if (w->hb && tellers && !hb_mbar_arrive(w, m, tellers))
         return false;
     m->pending -= count;
+    coverage_arrive(w, m);
     remember(m, w->cur_pc);
     cluster_event(m->cta->cluster);
     test_phase(m);
@@ -228,6 +231,7 @@ bool mbar_complete_tx(struct warp *w, struct cta *c, uint32_t offset, uint32_t b
     hb_mbar_bytes(w, m);
     m->tx -= bytes;
     m->tx_completed += bytes;
+    coverage_arrive(w, m);
     remember(m, w->cur_pc);
     cluster_event(c->cluster);
     if (!check_tx(w, m))
@@ -546,6 +550,7 @@ static enum flow exec_wait(struct warp *w, const struct op *op, uint32_t lanes)
             m->observed = m->phase > 0;
         } else {
             first = first ? first : m;
+            coverage_wait(w, m);
             same |= (uint32_t)(m == first) << lane;
         }
     }

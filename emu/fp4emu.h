@@ -34,6 +34,17 @@ struct fp4emu_stats {
 };
 void fp4emu_get_stats(struct fp4emu_stats *out);
 
+/* Of the newest launch: instructions of one cluster that others can see, at most.  A
+ * schedule may choose behind each of them. */
+unsigned long long fp4emu_visible(void);
+
+/* What came to pass in the newest launch that may come to pass otherwise under another
+ * schedule, as hashes: for each barrier the orders of arrivals and waits within a
+ * phase, for each piece of shared memory the pairs of instructions of which one reads
+ * what the other wrote.  Only with FP4EMU_COVERAGE=1.  Stores up to `count`; returns
+ * how many. */
+size_t fp4emu_coverage(unsigned long long *keys, size_t count);
+
 /* `fn` is called about ten times a second while a launch runs, from a thread of the
  * emulator, and once when it has ended.  NULL: no more calls. */
 typedef void fp4emu_progress_fn(void *arg, unsigned long long ctas_done,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "emu/choice.h"
+#include "emu/coverage.h"
 #include "emu/depend.h"
 #include "emu/env.h"
 #include "emu/memory.h"
@@ -392,6 +393,9 @@ static void fill_grid(const struct launch *l, struct report *r)
     grid.run = NULL;
     atomic_store(&grid.ctas_done, 0);
     atomic_store(&grid.steps, 0);
+    atomic_store(&grid.visible, 0);
+    coverage_free(grid.coverage);
+    grid.coverage = e->coverage ? coverage_new() : NULL;
     atomic_store(&grid.global_events, 0);
     atomic_store(&grid.failed_cluster, 0);
 }
@@ -480,6 +484,16 @@ void launch_get_stats(struct launch_stats *out)
     out->steps = atomic_load(&grid.steps);
     out->seconds = atomic_load(&launch_seconds);
     out->running = atomic_load(&launch_running);
+}
+
+uint64_t launch_visible(void)
+{
+    return atomic_load(&grid.visible);
+}
+
+size_t launch_coverage(unsigned long long *keys, size_t count)
+{
+    return coverage_keys(grid.coverage, keys, count);
 }
 
 const char *launch_report(void)

@@ -63,6 +63,10 @@ struct progress {
 void progress_begin(struct progress *p);
 void progress_end(struct progress *p);
 
+/* As fp4emu_visible() and fp4emu_coverage(); no launch must run. */
+uint64_t launch_visible(void);
+size_t launch_coverage(unsigned long long *keys, size_t count);
+
 /* Text of the newest report, "" if there was none.  Valid until the next launch. */
 const char *launch_report(void);
 

@@ -64,6 +64,19 @@ EXPORTED void fp4emu_get_stats(struct fp4emu_stats *out)
     };
 }
 
+EXPORTED unsigned long long fp4emu_visible(void)
+{
+    return launch_visible();
+}
+
+EXPORTED size_t fp4emu_coverage(unsigned long long *keys, size_t count)
+{
+    (void)enter();
+    size_t n = launch_coverage(keys, count);
+    (void)leave(CUDA_SUCCESS);
+    return n;
+}
+
 /* ---- progress */
 
 static pthread_mutex_t progress_lock = PTHREAD_MUTEX_INITIALIZER;

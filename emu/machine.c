@@ -206,6 +206,22 @@ static uint64_t steps_of(const struct cluster *c)
     return steps;
 }
 
+static uint64_t visible_of(const struct cluster *c)
+{
+    uint64_t visible = 0;
+    for (int i = 0; i < c->cta_count; i++)
+        for (int k = 0; k < c->ctas[i].warp_count; k++)
+            visible += c->ctas[i].warps[k].visible;
+    return visible;
+}
+
+static void note_visible(struct grid *g, unsigned long long visible)
+{
+    unsigned long long most = atomic_load(&g->visible);
+    while (visible > most && !atomic_compare_exchange_weak(&g->visible, &most, visible))
+        continue;
+}
+
 static void *work(void *arg)
 {
     struct run *r = arg;
@@ -227,8 +243,10 @@ static void *work(void *arg)
         unsigned long long events = atomic_load(&r->grid->global_events);
         enum progress p = is_wanted(r, c->number) ? cluster_run(c, SLICE_STEPS, alone)
                                                   : PROGRESS_FAILED;
-        if (p == PROGRESS_DONE || p == PROGRESS_FAILED)
+        if (p == PROGRESS_DONE || p == PROGRESS_FAILED) {
             atomic_fetch_add(&r->grid->steps, steps_of(c));
+            note_visible(r->grid, visible_of(c));
+        }
         pthread_mutex_lock(&r->lock);
         r->running--;
         settle(r, c, p, events);

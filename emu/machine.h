@@ -187,10 +187,12 @@ struct warp {
     uint32_t visible, asked;       /* choice.h: of them visible; questions since then */
     uint32_t issued;               /* asynchronous operations */
     bool is_starved;               /* it has passed the label of starve:LABEL */
-    uint32_t event_lanes;          /* parked lanes that any event wakes */
-    uint32_t time_lanes;           /* ... that sleep */
-    uint32_t lane_waits;           /* ... that wait for other lanes of this warp */
-    bool read_clock;               /* in its last turn */
+    bool has_left; /* its last turn ended in the middle, by choice; the next is part of
+                      it */
+    uint32_t event_lanes; /* parked lanes that any event wakes */
+    uint32_t time_lanes;  /* ... that sleep */
+    uint32_t lane_waits;  /* ... that wait for other lanes of this warp */
+    bool read_clock;      /* in its last turn */
     uint32_t expired; /* lanes whose try_wait is to return false, as after a time-out */
     bool has_expired; /* some did in its last turn */
     const struct mbar *false_mbar; /* which the last try_wait said false of, */
@@ -223,7 +225,8 @@ struct mbar {
     uint32_t arrive_pcs[4]; /* distinct instructions that arrived or expected */
     int arrive_pc_count;
     struct hb_mbar *hb;
-    struct mbar *next; /* of the same hash */
+    uint64_t order, waiters; /* coverage.c: of this phase so far */
+    struct mbar *next;       /* of the same hash */
     struct mbar *next_of_cta;
 };
 
@@ -272,15 +275,16 @@ struct cluster {
     int cta_count;
     struct async_op *async_first, **async_tail; /* not yet complete, oldest first */
     struct async_op *async_free;
-    uint64_t async_count;    /* operations issued so far: the next id */
-    uint64_t rng;            /* this cluster's own stream of the launch's seed */
-    struct choices *choices; /* owned by choice.c; NULL: nothing is chosen */
-    uint64_t delay_count;    /* delay: operations of its kind so far */
-    uint64_t events;         /* counts what a waiting warp may see: stores, arrivals,
-                                completions, releases, exits */
-    uint64_t clock;          /* virtual time in ns */
-    bool wrote_global;       /* since grid->global_events was counted up for it */
-    void *sync;              /* barrier.cluster: owned by exec_bar.c */
+    uint64_t async_count;      /* operations issued so far: the next id */
+    uint64_t rng;              /* this cluster's own stream of the launch's seed */
+    struct choices *choices;   /* owned by choice.c; NULL: nothing is chosen */
+    uint64_t delay_count;      /* delay: operations of its kind so far */
+    struct coverage *coverage; /* owned by coverage.c; NULL: not wanted */
+    uint64_t events;           /* counts what a waiting warp may see: stores, arrivals,
+                                  completions, releases, exits */
+    uint64_t clock;            /* virtual time in ns */
+    bool wrote_global;         /* since grid->global_events was counted up for it */
+    void *sync;                /* barrier.cluster: owned by exec_bar.c */
     int live_ctas;
     struct hb *hb;            /* happens-before: hb.h; NULL: checks are off */
     struct async_op *running; /* being completed: what mbar_complete_tx belongs to */
@@ -302,6 +306,7 @@ struct grid {
     uint64_t seed;
     const struct deviations *plan; /* replay; or NULL */
     struct deviations *record;     /* the choices made are added; NULL: not wanted */
+    struct coverage *coverage;     /* what came to pass is added; NULL: not wanted */
     int threads;                   /* host threads, 0: as many as there are CPUs */
     bool no_checks; /* FP4EMU_CHECK=off: hazard checks that can be left out are */
     const struct check_set *checks; /* which are on; NULL: the default (checks.h) */
@@ -317,6 +322,7 @@ struct grid {
 
     atomic_ullong ctas_done;     /* for a progress bar, readable from other threads */
     atomic_ullong steps;         /* warp instructions executed, added as clusters end */
+    atomic_ullong visible;       /* of them visible, in the cluster that had most */
     atomic_ullong global_events; /* counts changes of global memory */
     atomic_ullong failed_cluster; /* 1 + lowest number of a cluster that has failed */
     void *run;                    /* of the running machine */
@@ -452,6 +458,9 @@ bool async_complete(struct cluster *c, struct async_op *o);
 bool async_drain(struct cluster *c, bool (*wanted)(const struct async_op *, void *),
                  void *arg);
 /* An access of shared memory: answers of launch control may lie there. */
+void coverage_touch(const struct cta *c, uint32_t pc, uint32_t from, uint32_t to,
+                    bool write);
+
 static inline void async_check_access(struct cta *c, uint32_t from, uint32_t to,
                                       bool write);
 void async_read_answers(struct cta *c, uint32_t from, uint32_t to);

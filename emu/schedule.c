@@ -7,6 +7,7 @@
  * time passes; when neither is left the cluster is stuck. */
 #include "emu/choice.h"
 #include "emu/cluster.h"
+#include "emu/coverage.h"
 #include "emu/hb.h"
 #include "emu/report.h"
 
@@ -425,7 +426,8 @@ static enum turn take_turn(struct warp *w)
     uint32_t steps = 0;
     enum turn end = TURN_BLOCKED;
     bool left = false;
-    w->polled = w->read_clock = w->has_expired = false;
+    if (!w->has_left)
+        w->polled = w->read_clock = w->has_expired = false;
     while (choose(w, &g)) {
         bool alone = g.lanes == (w->live & ~w->parked);
         uint32_t limit = steps + (alone ? TURN_STEPS : GROUP_STEPS);
@@ -437,10 +439,13 @@ static enum turn take_turn(struct warp *w)
             steps++;
             c->clock++;
             w->is_starved |= from == starve_pc;
-            if (asks && ops[from].visible && flow != FLOW_PARK && flow != FLOW_STOP &&
-                !goes_on(w, is_starved)) {
-                left = true;
-                break;
+            if (ops[from].visible && flow != FLOW_PARK) {
+                w->visible++;
+                w->asked = 0;
+                if (asks && flow != FLOW_STOP && !goes_on(w, is_starved)) {
+                    left = true;
+                    break;
+                }
             }
             if (g.pc > from || !together || !alone)
                 continue;
@@ -468,6 +473,7 @@ static enum turn take_turn(struct warp *w)
     if (end == TURN_BLOCKED && (w->live & ~w->parked))
         end = w->polled ? TURN_POLLED : TURN_OVER;
     w->steps += steps;
+    w->has_left = left;
     return end;
 }
 
@@ -685,8 +691,10 @@ static enum progress run_rounds(struct cluster *c, uint64_t step_budget, bool al
 enum progress cluster_run(struct cluster *c, uint64_t step_budget, bool alone)
 {
     enum progress p = run_rounds(c, step_budget, alone);
-    if (p == PROGRESS_DONE || p == PROGRESS_FAILED)
+    if (p == PROGRESS_DONE || p == PROGRESS_FAILED) {
         choices_end(c);
+        coverage_end(c);
+    }
     /* Counted here and not at each store: other clusters look between their turns. */
     if (c->wrote_global)
         atomic_fetch_add(&c->grid->global_events, 1);

@@ -6,6 +6,7 @@
 #define EMIT (1u << VERB_EMIT)
 #define PLAN (1u << VERB_PLAN)
 #define RUN (1u << VERB_RUN)
+#define CHECK (1u << VERB_CHECK)
 #define LIST (1u << VERB_LIST)
 #define OPS (1u << VERB_OPS)
 #define HELP (1u << VERB_HELP)
@@ -54,6 +55,21 @@ static const char *const remarks[] = {
                  "  gen run --tile 128x256 -m 4096 -n 4096 -k 4096 --driver emu "
                  "--check --seed 7\n"
                  "  gen run --tile 128x128 --a x.npy --b w.npy --out y.npy\n",
+    [VERB_CHECK] = "The kernel runs on the emulator: with asynchronous work as early "
+                   "and as late as\n"
+                   "may be, with each warp held back in turn, and with chance choosing "
+                   "who goes on.\n"
+                   "Each time D is compared, and hazards are looked for.  A fault ends "
+                   "it: the report,\n"
+                   "and the command that repeats it.  Sizes that are not given suit "
+                   "the kernel: few\n"
+                   "CTAs with several tiles each, and tails everywhere.  emu/README.md "
+                   "explains the\n"
+                   "schedules, docs/emulator-checks.md the checks.\n"
+                   "\n"
+                   "  gen check kernel.ptx\n"
+                   "  gen check --tile 128x192 --seeds 50 --minimise\n"
+                   "  gen check configs/nvfp4_gemm.lua --matrix\n",
     [VERB_LIST] = "",
     [VERB_OPS] = "",
     [VERB_HELP] = "",

@@ -20,6 +20,8 @@ static int run_verb(const struct opts *o, FILE *out, FILE *err)
         return verb_plan(o, out, err);
     case VERB_RUN:
         return verb_run(&o->run, out, err);
+    case VERB_CHECK:
+        return verb_check(&o->run, &o->checks, out, err);
     case VERB_LIST:
         return verb_list(o, out, err);
     case VERB_OPS:

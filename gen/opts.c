@@ -19,6 +19,7 @@ enum option_id {
 #define EMIT (1u << VERB_EMIT)
 #define PLAN (1u << VERB_PLAN)
 #define RUN (1u << VERB_RUN)
+#define CHECK (1u << VERB_CHECK)
 #define LIST (1u << VERB_LIST)
 #define OPS (1u << VERB_OPS)
 #define HELP (1u << VERB_HELP)
@@ -319,8 +320,23 @@ static bool take_option(struct parser *p, enum option_id id, const char *text)
         return take_check(p, text);
     case OPT_DRIVER:
         return parse_word(p, id, text, "auto cuda emu", &o->run.driver);
+    case OPT_SEEDS: {
+        uint64_t n;
+        if (!parse_count(p, id, text, 1000000, &n))
+            return false;
+        o->checks.seeds = (int)n;
+        return true;
+    }
+    case OPT_MINIMISE:
+        o->checks.minimise = true;
+        return true;
+    case OPT_LEVEL:
+        o->checks.level = text;
+        return true;
+    case OPT_MMA:
+        return parse_word(p, id, text, "reference hardware", &o->checks.mma);
     case OPT_MATRIX:
-        o->matrix = true;
+        o->matrix = o->checks.matrix = true;
         return true;
     case OPT_HELP:
         o->topic = o->verb;
@@ -498,7 +514,8 @@ static bool place_words(struct parser *p)
     const char *word = p->word_count ? p->words[0] : NULL;
     if (!word)
         return true;
-    if (o->verb == VERB_RUN && is_path(word) && !ends_with(word, ".lua")) {
+    if ((o->verb == VERB_RUN || o->verb == VERB_CHECK) && is_path(word) &&
+        !ends_with(word, ".lua")) {
         o->run.ptx_path = word;
         if (o->override_count == 0)
             return true;
@@ -536,6 +553,7 @@ struct opts *opts_parse(struct arena *a, int argc, char **argv, struct diags *d)
     struct opts *o = ARENA_NEW(a, struct opts);
     struct parser p = {.arena = a, .d = d, .o = o};
     o->run = run_defaults();
+    o->checks.seeds = -1;
     o->check = true;
     o->topic = VERB_COUNT;
     int verb = argc > 1 ? find_verb(argv[1]) : VERB_COUNT;

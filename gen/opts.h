@@ -6,6 +6,7 @@
 
 #include "core/base.h"
 #include "core/diag.h"
+#include "gen/check.h"
 #include "gen/run.h"
 
 enum verb {
@@ -27,6 +28,7 @@ struct opts {
     bool check;
     bool matrix;
     struct run_options run; /* complete, with path and overrides */
+    struct check_options checks;
 };
 
 /* NULL after a report: misuse, the exit status is 2. */

@@ -19,6 +19,16 @@ enum run_check {
 
 struct run_setting;
 
+struct fp4gen_device;
+
+/* For who runs kernels to see how they behave, gen/trials.h. */
+struct run_watch {
+    bool is_trusted; /* outputs are compared elsewhere: not with the reference */
+    uint64_t hash;   /* of all outputs, when the launch went well */
+    /* Called after the last launch, well or not, with its device still open. */
+    void (*look)(struct run_watch *w, struct fp4gen_device *d);
+};
+
 struct run_options {
     const char *ptx_path; /* kernel as it lies on disk; NULL: generate it from job */
     struct job_options job;
@@ -42,6 +52,7 @@ struct run_options {
     uint64_t ldx, ldc, lds; /* row strides in bytes; 0: the smallest */
     struct run_setting *settings; /* --arg: scalars of the epilogue */
     int setting_count;
+    struct run_watch *watch; /* or NULL */
 };
 
 /* Everything unset; m, n, k -1, alpha 1, repeat 1, pad_byte 0x7f. */

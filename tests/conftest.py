@@ -10,6 +10,7 @@ from toolchain import ROOT, find_ptxas
 
 BIN = Path(os.environ.get("FP4GEN_BIN", ROOT / "bin"))
 SANITIZED = os.environ.get("FP4GEN_SAN") == "1"
+ALL = os.environ.get("FP4GEN_TEST_ALL") == "1"  # make check-all
 
 
 def gen(*args, env=None, timeout=120):

@@ -1,0 +1,140 @@
+"""`gen check`: right kernels pass under all schedules; planted faults end in a report and a
+command that repeats it; random faults are made small."""
+
+import re
+import subprocess
+
+import pytest
+
+from conftest import ALL, BIN, ROOT, SANITIZED, gen
+
+TILE = ("--tile", "128x64x128", "--stages", "3")
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    code, ptx, err = gen(*TILE)
+    assert code == 0, err
+    return ptx
+
+
+def without_wait(ptx, label):
+    new, count = re.subn(rf"(\n{label}:\n)[^\n]*try_wait[^\n]*\n[^\n]*bra[^\n]*\n", r"\1", ptx)
+    assert count == 1
+    return new
+
+
+def check(ptx, folder, *args, **kwargs):
+    path = folder / "kernel.ptx"
+    path.write_text(ptx)
+    return gen("check", path, *args, **kwargs)
+
+
+def repeat(out, line=1):
+    """Runs the command that follows "again with"."""
+    command = out.split("again with\n")[-1].strip().splitlines()[0].strip()
+    command = command.replace(" gen run", f" {BIN / 'gen'} run", 1)
+    return subprocess.run(command, shell=True, cwd=ROOT, text=True, capture_output=True,
+                          timeout=120, check=False)
+
+
+def test_right_kernel_passes(kernel, tmp_path):
+    code, out, err = check(kernel, tmp_path, "--seeds", 3)
+    assert code == 0, out + err
+    assert "15 schedules, no fault" in out and "worst error" in out
+    assert int(re.search(r"(\d+) orders and pairs seen", out)[1]) > 50
+
+
+def test_config_and_given_sizes():
+    code, out, err = gen("check", *TILE, "--d-type", "f32", "-m", 130, "-n", 72, "-k", 320,
+                         "--ctas", 1, "--seeds", 1)
+    assert code == 0, out + err
+    assert "D 130 x 72 f32" in out
+
+
+def test_kernels_beside_the_gemm():
+    code, out, err = gen("check", "quantize_nvfp4", "-m", 65, "-k", 160, "--seeds", 1)
+    assert code == 0, out + err
+    assert "no fault" in out
+
+
+@pytest.mark.parametrize("label, seen", [
+    ("LOAD_WAIT", r"barrier at 0x|shared bytes"), ("MMA_WAIT", r"barrier at 0x|shared bytes"),
+    ("MMA_WAIT_ACC", r"barrier at 0x|tensor memory"), ("EPILOGUE_WAIT", r"tensor memory")])
+def test_missing_wait_is_found_and_repeats(kernel, label, seen, tmp_path):
+    code, out, err = check(without_wait(kernel, label), tmp_path)
+    assert code == 1, out + err
+    assert "FAULT under" in out and re.search(seen, out), out
+    again = repeat(out)
+    assert again.returncode == 1
+    report = re.search(r"error in kernel .*", out)[0]
+    assert report in again.stderr
+
+
+def test_wrong_numbers_are_a_fault(kernel, tmp_path):
+    new, count = re.subn(r"(mul\.f32\s+v3, v3, alpha;)", r"add.f32 v3, v3, 0f40000000;", kernel)
+    assert count == 1
+    code, out, err = check(new, tmp_path)
+    assert code == 1, out + err
+    assert "[run-wrong]" in out and repeat(out).returncode == 1
+
+
+def test_level_and_switches_reach_the_emulator(kernel, tmp_path):
+    broken = without_wait(kernel, "MMA_WAIT_ACC")
+    code, out, _ = check(broken, tmp_path, "--check", "nonsense")
+    assert code == 1 and "FP4EMU_CHECK" in out
+    code, out, _ = check(broken, tmp_path, "--check", "off", "--seeds", 1)
+    assert "[check 7" not in out
+
+
+def racy(ptx):
+    """Warp 2 sets a flag and takes it back at once; warp 1 looks at it once a tile, and if it
+    is set its results are wrong.  Only who comes between the two stores can see it."""
+    place = int(re.search(r"add\.u32\s+x, base, (\d+);\s*tcgen05\.alloc", ptx)[1]) + 8
+    new, count = re.subn(r"\nEPILOGUE_TILE:\n", f"""
+EPILOGUE_TILE:
+  setp.eq.u32   p, warp, 2;
+  @p st.shared.b32 [base + {place}], 1;
+  @p st.shared.b32 [base + {place}], 0;
+  setp.ne.u32   p, warp, 1;
+  @p bra        EPILOGUE_SEEN;
+  ld.shared.b32 x, [base + {place}];
+  setp.eq.u32   p, x, 1;
+  @p mov.f32    alpha, 0f41000000;
+EPILOGUE_SEEN:
+""", ptx)
+    assert count == 1
+    return new
+
+
+def test_random_fault_is_made_small(kernel, tmp_path):
+    code, out, err = check(racy(kernel), tmp_path, "--check", "off", "--minimise", "--seeds", 50)
+    assert code == 1, out + err
+    assert re.search(r"FAULT under (random|pct)", out) and "[run-wrong]" in out, out
+    small = re.search(r"minimal: (\d+) of (\d+) choices", out)
+    assert int(small[1]) <= 8 < int(small[2]), out
+    # The minimal schedule, as a file, fails too.
+    path = tmp_path / "schedule"
+    path.write_text(out.split("FP4EMU_STRATEGY=replay:FILE\n")[1])
+    command = re.search(r"gen (run .* --check)", out)[1].split()
+    code, _, err = gen(*command, env={"FP4EMU_STRATEGY": f"replay:{path}", "FP4EMU_CHECK": "off"})
+    assert code == 1 and "[run-wrong]" in err
+
+
+@pytest.mark.parametrize("args", [("--seeds", "x"), ("--mma", "exact"), ("--minimise=1",),
+                                  ("no-such-config",), ("--driver", "cuda")])
+def test_misuse(args):
+    code, out, err = gen("check", *args)
+    assert code == 2 and out == "" and "error" in err
+
+
+def test_kernel_that_is_not_there(tmp_path):
+    code, out, err = gen("check", tmp_path / "none.ptx")
+    assert code == 1 and "[run-ptx]" in err
+
+
+@pytest.mark.skipif(SANITIZED or not ALL, reason="takes minutes: make check-all")
+def test_matrix():
+    code, out, err = gen("check", "--set", "group_m=4", "--matrix", timeout=900)
+    assert code == 0, out + err
+    assert re.search(r"\d+ kernels, two problems each, \d+ runs: no fault", out), out
