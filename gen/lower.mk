@@ -36,8 +36,10 @@ $(B)/$(LOWER_LIB): $(LOWER_OBJS) $(B)/core.a
 $(B)/tests/t_expr $(B)/tests/t_lower $(B)/tests/t_lower_fp4 $(B)/tests/t_lower_cache: \
     $(B)/tests/lower_run.o $(B)/tests/emu_run.o
 ifneq ($(LLVM_IS_22),)
-$(B)/tests/t_lower $(B)/tests/t_lower_fp4: | $(B)/$(LOWER_LIB)
+$(B)/tests/t_lower $(B)/tests/t_lower_fp4 $(B)/tests/t_epilogue $(B)/tests/t_epilogue_forms: | $(B)/$(LOWER_LIB)
 endif
+
+$(B)/tests/t_epilogue $(B)/tests/t_epilogue_forms: $(B)/tests/epilogue_lab.o
 
 $(B)/tests/t_lower_cache: | $(B)/tests/fake_llvm.so
 $(B)/tests/fake_llvm.so: $(B)/tests/fake_llvm.o

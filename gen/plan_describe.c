@@ -4,6 +4,7 @@
 
 #include "core/base.h"
 #include "gen/config.h"
+#include "gen/lower.h"
 #include "gen/plan.h"
 
 static void put_smem(const struct plan *p, struct buf *out)
@@ -78,12 +79,13 @@ static void put_schedule(const struct plan *p, struct buf *out)
             buf_printf(out, "  cp %d", i + 1);
     }
     buf_puts(out, " | empty[s]      ... last step: acc_full[a]\n");
-    buf_printf(out,
-               "    epilogue      acc_full[a] | %d x { ld %d columns | * alpha | %s | "
-               "staging | store }",
-               p->config->tile_n / p->chunk_cols, p->chunk_cols,
-               p->config->d_type == D_F32 ? "f32" : "bf16");
-    buf_puts(out, " | acc_empty[a]\n");
+    buf_printf(
+        out,
+        "    epilogue      acc_full[a] | ld | %d x { wait, %s | %s | staging } | "
+        "last wait: acc_empty[a]\n",
+        p->config->tile_n / p->chunk_cols,
+        p->acc_sets == 2 ? "ld next" : "ld next behind it",
+        p->lowered ? "expression" : "* alpha");
     if (p->acc_count == 2)
         buf_puts(out, "    two accumulators: the epilogue of a tile runs beside the "
                       "next tile's MMAs\n"
@@ -104,14 +106,58 @@ static void put_schedule(const struct plan *p, struct buf *out)
                    p->sf_sets, p->stages, p->sf_sets);
 }
 
+static void put_output(const struct plan_output *o, const struct plan *p,
+                       struct buf *out)
+{
+    const char *format = expr_format_name(o->format);
+    buf_printf(out, "    output        %s, %s: ", o->name, format);
+    if (!o->words) {
+        buf_puts(out, "one atomic maximum a warp\n");
+        return;
+    }
+    buf_printf(out, "%d columns a tile, ", p->config->tile_n >> o->cols_shift);
+    if (o->panels > 1)
+        buf_printf(out, "%d x ", o->panels);
+    buf_printf(out, "%u bytes a row stored after %d chunk%s", o->row_bytes,
+               o->group_chunks, o->group_chunks > 1 ? "s" : "");
+    if (o->scale_block)
+        buf_printf(out, "; a scale byte for %d, %d at once", o->scale_block,
+                   o->scale_bytes * o->hold_scales);
+    buf_puts(out, "\n");
+}
+
+static void put_epilogue(const struct plan *p, struct buf *out)
+{
+    const struct config *c = p->config;
+    const struct lowered *l = p->lowered;
+    buf_printf(out,
+               "  epilogue        %s, %d columns at a time in %d set%s of registers\n",
+               c->epilogue, p->chunk_cols, p->acc_sets, p->acc_sets > 1 ? "s" : "");
+    if (l)
+        expr_print(c->expr, "    ", out);
+    if (l)
+        buf_printf(out,
+                   "    instructions  %.1f a value of %s: %d a chunk, %d of them for "
+                   "extreme values; %d a tile\n",
+                   lower_insns_per_value(c->expr, l), p->outputs[0].name,
+                   l->chunk.insns, l->chunk.rare_insns, l->tile.insns);
+    else
+        buf_printf(out, "    instructions  %.1f a value\n",
+                   p->outputs[0].bits == 32 ? 0.5 : 1.0);
+    buf_printf(out, "    registers     about %d a thread\n", p->epilogue_registers);
+    for (int k = 0; k < p->output_count; k++)
+        put_output(&p->outputs[k], p, out);
+}
+
 void plan_describe(const struct plan *p, struct buf *out)
 {
     const struct config *c = p->config;
     buf_printf(out, "%s for %s: tile %d x %d x %d, D %s, epilogue %s\n", c->name,
                c->target->name, c->tile_m, c->tile_n, c->tile_k,
-               c->d_type == D_F32 ? "f32" : "bf16", c->epilogue);
+               expr_format_name(p->outputs[0].format), c->epilogue);
     put_smem(p, out);
     put_tmem(p, out);
     put_barriers(p, out);
+    put_epilogue(p, out);
     put_schedule(p, out);
 }

@@ -7,7 +7,6 @@
  * the staging area so small that it costs no stage. */
 #include "gen/plan_epilogue.h"
 
-#include <ctype.h>
 #include <string.h>
 
 #include "gen/config.h"
@@ -29,7 +28,7 @@ enum {
     PIECE_BYTES = 16, /* of a lane's store to shared memory */
     SCALE_GROUP = 4,  /* bytes side by side in the 128x4 layout */
     MOST_REGISTERS = 255,
-    KERNEL_REGISTERS = 40, /* of the epilogue's loop, beside values */
+    KERNEL_REGISTERS = 60, /* of the epilogue's loop, beside values */
     OUTPUT_REGISTERS = 6,  /* ... for each output */
 };
 
@@ -183,64 +182,65 @@ bool plan_outputs(struct plan *p, const struct config *c)
     return found;
 }
 
-/* ---- the blocks, for each set of registers */
+/* ---- the blocks */
 
-/* v0, v1 ... of `text` become u0, u1 ... */
-static const char *other_set(struct arena *a, const char *text)
+static const struct lowered *lower(struct arena *a, const struct config *c, int chunk,
+                                   const char *set, struct diags *d)
 {
-    char *copy = arena_strdup(a, text);
-    for (char *s = copy; *s; s++) {
-        bool begins = s == copy || (!isalnum((unsigned char)s[-1]) && s[-1] != '_' &&
-                                    s[-1] != '.' && s[-1] != '%' && s[-1] != '$');
-        size_t digits = *s == 'v' && begins ? strspn(s + 1, "0123456789") : 0;
-        char behind = s[1 + digits];
-        if (digits && !isalnum((unsigned char)behind) && behind != '_')
-            *s = 'u';
-    }
-    return copy;
+    const struct lower_request request = {.e = c->expr,
+                                          .target = c->target,
+                                          .ptx_version = PLAN_PTX_VERSION,
+                                          .chunk = chunk,
+                                          .prefix = "ep",
+                                          .names = {.v = set},
+                                          .loc = config_loc(c, "epilogue")};
+    return lower_epilogue(a, &request, d);
 }
 
-static void set_texts(struct plan *p, struct arena *a)
+/* The same blocks for each set of registers. */
+static bool set_texts(struct plan *p, struct arena *a, const struct config *c,
+                      struct diags *d)
 {
-    const struct lowered *l = p->lowered;
-    for (int set = 0; set < p->acc_sets; set++) {
-        p->chunk_text[set] = set ? other_set(a, l->chunk.text) : l->chunk.text;
-        p->tail_text[set] = set ? other_set(a, l->tail.text) : l->tail.text;
+    static const char *const sets[] = {"v", "u"};
+    for (int set = 0; p->lowered && set < p->acc_sets; set++) {
+        const struct lowered *l =
+            set ? lower(a, c, p->chunk_cols, sets[set], d) : p->lowered;
+        if (!l)
+            return false;
+        p->chunk_text[set] = l->chunk.text;
+        p->tail_text[set] = l->tail.text;
     }
+    return true;
+}
+
+/* Two sets if they fit, else one. */
+static bool fit_registers(struct plan *p, const struct config *c)
+{
+    for (int sets = 2; sets >= 1; sets--) {
+        choose_sets(p, c, sets);
+        p->epilogue_registers = estimate_registers(p);
+        if (p->epilogue_registers <= MOST_REGISTERS)
+            return true;
+    }
+    return false;
 }
 
 bool plan_epilogue(struct plan *p, struct arena *a, const struct config *c,
                    struct diags *d)
 {
     const struct loc loc = config_loc(c, "epilogue");
-    int before = d->count, least = 0;
+    int least = 0;
     for (int n = 0; try_chunk(p, c, n); n++) {
-        if (c->expr) {
-            const struct lower_request request = {.e = c->expr,
-                                                  .target = c->target,
-                                                  .ptx_version = PLAN_PTX_VERSION,
-                                                  .chunk = p->chunk_cols,
-                                                  .prefix = "ep",
-                                                  .loc = loc};
-            p->lowered = lower_epilogue(a, &request, d);
-            if (!p->lowered)
-                return false;
-        }
-        for (int sets = 2; sets >= 1; sets--) {
-            choose_sets(p, c, sets);
-            p->epilogue_registers = estimate_registers(p);
-            if (p->epilogue_registers <= MOST_REGISTERS) {
-                if (p->lowered)
-                    set_texts(p, a);
-                return true;
-            }
-        }
+        if (c->expr && !(p->lowered = lower(a, c, p->chunk_cols, "v", d)))
+            return false;
+        if (fit_registers(p, c))
+            return set_texts(p, a, c, d);
         if (!least || p->epilogue_registers < least)
             least = p->epilogue_registers;
     }
-    if (d->count == before && least)
+    if (least)
         diag_add(d, DIAG_EPILOGUE_REGISTERS, loc, least, MOST_REGISTERS);
-    else if (d->count == before)
+    else
         diag_add(d, DIAG_EPILOGUE_CHUNK, loc,
                  c->expr ? expr_chunk_multiple(c->expr) : 1, chunks[0]);
     return false;
