@@ -1,0 +1,94 @@
+"""Kernels with epilogues through NVIDIA's assembler: no spills, few enough registers.
+
+The registers go to build/<variant>/registers-epilogues.txt.  `make test` meets each named
+epilogue in one tile and the fused ones in all; FP4GEN_FULL_SWEEP=1 all in all."""
+
+import os
+import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from conftest import ROOT, SANITIZED, find_ptxas, gen
+
+WORKERS = min(2, os.cpu_count() or 1)
+FULL = os.environ.get("FP4GEN_FULL_SWEEP", "0") not in ("", "0")
+TILES = ("128x256", "128x64", "128x192", "128x128")
+ALWAYS = ("swiglu_nvfp4", "bias")
+# Heavier than any named one.
+OWN = {
+    "precise": "local g, u = e.interleaved(8) return e.nvfp4(e.precise.silu(g) * u, "
+               "{ global = e.param 'd_global', path = 'integer' })",
+    "stochastic": "return e.nvfp4(e.gelu_erf(e.acc), { global = e.row 'g', "
+                  "rounding = 'stochastic', seed = e.param('seed', { type = 'u32' }) })",
+    "four": "local h = e.softcap(e.acc + e.bias, 30) + e.aux 'c' "
+            "return e.bf16(h), e.mxfp8(h, { name = 'q' }), e.amax(h), "
+            "e.f32(h, { name = 'x' })",
+}
+
+
+def names():
+    code, out, err = gen("list")
+    assert code == 0, err
+    block = out.split("epilogues\n")[1].split("\ntargets")[0]
+    return [line.split()[0] for line in block.splitlines()]
+
+
+def has_d(name):
+    return gen("plan", "--epilogue", name, "--d-type", "f32")[0] == 0
+
+
+def work(folder):
+    """Argument lists of gen, by their text."""
+    lines = {}
+    for i, name in enumerate(names()):
+        for t, tile in enumerate(TILES):
+            if not (FULL or name in ALWAYS or i % len(TILES) == t):
+                continue
+            types = ("bf16", "f32") if has_d(name) and (FULL or t == 0) else (None,)
+            for d_type in types:
+                args = ["--epilogue", name, "--tile", tile]
+                args += ["--d-type", d_type] if d_type else []
+                lines[" ".join(args)] = args
+    for name, body in OWN.items():
+        path = folder / f"{name}.lua"
+        path.write_text(f"gemm {{\n  epilogue = function(e) {body} end,\n}}\n")
+        for tile in TILES if FULL else TILES[:1]:
+            lines[f"{name} --tile {tile}"] = [path, "--tile", tile]
+    return lines
+
+
+def assemble(item):
+    number, (line, args, folder) = item
+    ptx = folder / f"{number}.ptx"
+    code, _, err = gen("emit", *args, "-o", ptx)
+    if code != 0:
+        return line, None, f"gen: {err}"
+    done = subprocess.run([str(find_ptxas()), "-v", "-arch=sm_100f", "-o", os.devnull,
+                           str(ptx)], text=True, capture_output=True, timeout=300,
+                          check=False)
+    log = done.stdout + done.stderr
+    if done.returncode != 0:
+        return line, None, log
+    used = int(re.search(r"Used (\d+) registers", log).group(1))
+    spills = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, "
+                       r"(\d+) bytes spill loads", log)
+    complaint = spills.group(0) if any(int(n) for n in spills.groups()) else None
+    return line, used, complaint
+
+
+@pytest.mark.skipif(SANITIZED, reason="the assembler sweep runs plain only")
+def test_no_spills(ptxas, tmp_path):
+    assert ptxas.exists()
+    if "epilogue-no-llvm" in gen("plan", "--epilogue", "relu")[2]:
+        pytest.skip("libfp4gen-llvm.so is not built: no LLVM 22")
+    lines = work(tmp_path)
+    assert len(lines) >= 28
+    items = enumerate((line, args, tmp_path) for line, args in lines.items())
+    with ThreadPoolExecutor(WORKERS) as pool:
+        rows = list(pool.map(assemble, items))
+    table = ROOT / os.environ.get("FP4GEN_BUILD", "build/release") / "registers-epilogues.txt"
+    table.write_text("".join(f"{used or '-':>4}  {line}\n" for line, used, _ in rows))
+    assert not [(line, complaint) for line, _, complaint in rows if complaint]
+    assert all(used <= 255 for _, used, _ in rows)
