@@ -171,6 +171,13 @@ static bool global_is_plain(const struct warp *w, const uint64_t *address,
     return !(any & (bytes - 1)) && contains(w->hit, low, high - low + bytes);
 }
 
+static enum hb_access access_kind(const struct op *op, bool write)
+{
+    return op->insn->op == PTX_ATOM || op->insn->op == PTX_RED ? HB_UPDATE
+           : write                                             ? HB_WRITE
+                                                               : HB_READ;
+}
+
 static bool global_lanes(struct warp *w, const struct op *op, const uint64_t *address,
                          uint32_t lanes, uint32_t bytes, bool write, struct access *a)
 {
@@ -312,13 +319,6 @@ static bool shared_is_plain(const struct cta *t, const uint32_t *offset, uint32_
            (low >= t->mbar_to || high + bytes <= t->mbar_from) &&
            (low >= t->watch_to || high + bytes <= t->watch_from) &&
            !t->cluster->coverage;
-}
-
-static enum hb_access access_kind(const struct op *op, bool write)
-{
-    return op->insn->op == PTX_ATOM || op->insn->op == PTX_RED ? HB_UPDATE
-           : write                                             ? HB_WRITE
-                                                               : HB_READ;
 }
 
 /* Tells the history of each CTA whose memory the lanes touch. */

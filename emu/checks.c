@@ -131,6 +131,7 @@ static bool set_switch(struct check_set *s, const char *word, size_t length, cha
         return false;
     }
     s->action[number] = (uint8_t)a;
+    s->refused[number] = a == CHECK_OFF;
     return true;
 }
 

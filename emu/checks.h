@@ -32,6 +32,7 @@ struct check_set {
     bool is_set;
     bool pedantic; /* only what the manual promises counts as an order */
     uint8_t action[CHECK_LAST + 1];
+    bool refused[CHECK_LAST + 1]; /* by -N, or off */
 };
 
 /* "off", "default", "all" (remarks too) or "pedantic" (everything), then switches with

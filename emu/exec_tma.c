@@ -312,6 +312,25 @@ static bool issue(struct warp *w, enum async_kind kind, int lane,
     return async_issue(o);
 }
 
+/* What a tensor copy touches in global memory, told to the history (hb.h). */
+struct telling {
+    int lane;
+    uint32_t group;
+    bool write, reduces;
+};
+
+static bool tell_row(struct warp *w, uint64_t address, uint64_t bytes, void *arg)
+{
+    const struct telling *t = arg;
+    return hb_global_async(w, t->lane, t->group, address, bytes, t->write, t->reduces);
+}
+
+static bool tell_box(struct warp *w, const struct tma_copy *c, struct telling t)
+{
+    return !w->hb || !hb_global_tracked(w, c->map.address, t.write) ||
+           tma_each_row(w, c, t.write, t.reduces, tell_row, &t);
+}
+
 /* Issues a load to its one destination, or to each CTA of the mask. */
 static bool issue_load(struct warp *w, const struct op *op, int lane,
                        struct tma_copy *c, uint32_t bytes,
@@ -353,6 +372,7 @@ enum flow tma_tensor_load(struct warp *w, const struct op *op, uint32_t lanes)
         if (!get_destination(w, op, (uint32_t)opnd_address(w, &op->opnds[0], lane),
                              box.smem_bytes, TENSOR_ALIGN_BYTES, &c) ||
             !get_barrier(w, op, (uint32_t)opnd_address(w, &op->opnds[2], lane), &c) ||
+            !tell_box(w, &c, (struct telling){.lane = lane}) ||
             !issue_load(w, op, lane, &c, box.smem_bytes, run_tensor_load))
             return FLOW_STOP;
     }
@@ -393,6 +413,7 @@ enum flow tma_plain_load(struct warp *w, const struct op *op, uint32_t lanes)
             !get_destination(w, op, (uint32_t)opnd_address(w, &op->opnds[0], lane),
                              c.bytes, PLAIN_ALIGN_BYTES, &c) ||
             !get_barrier(w, op, (uint32_t)opnd_address(w, &op->opnds[3], lane), &c) ||
+            (w->hb && !hb_global_async(w, lane, 0, c.address, c.bytes, false, false)) ||
             !issue_load(w, op, lane, &c, c.bytes, run_plain_load))
             return FLOW_STOP;
     }
@@ -466,6 +487,7 @@ static bool store_tensor(struct warp *w, const struct op *op, int lane, uint32_t
     }
     struct tmap_box box = tmap_box(&c.map);
     return get_source(w, op, lane, box.smem_bytes, TENSOR_ALIGN_BYTES, &c) &&
+           tell_box(w, &c, (struct telling){lane, c.group + 1, true, reduces}) &&
            issue(w, ASYNC_COPY_OUT, lane, &c, box.smem_bytes, run_tensor_store);
 }
 
@@ -475,6 +497,8 @@ static bool store_plain(struct warp *w, const struct op *op, int lane, uint32_t 
     return get_bytes(w, &op->opnds[2], lane, &c) &&
            get_global(w, &op->opnds[0], lane, &c) &&
            get_source(w, op, lane, c.bytes, PLAIN_ALIGN_BYTES, &c) &&
+           (!w->hb || hb_global_async(w, lane, c.group + 1, c.address, c.bytes, true,
+                                      op->aux[0] & TMA_REDUCES)) &&
            issue(w, ASYNC_COPY_OUT, lane, &c, c.bytes, run_plain_store);
 }
 

@@ -446,7 +446,6 @@ static void warp_reset(struct hb_warp *h, struct warp *w, uint32_t component)
     h->acts = 0;
     h->acquired = false;
     h->ld_count = 0;
-    h->area = NULL;
     w->hb = h;
 }
 

@@ -77,7 +77,6 @@ struct hb_warp {
     bool acquired;        /* something since the last after_thread_sync */
     struct hb_ld *lds;    /* tcgen05.ld not waited for */
     int ld_count;
-    const void *area; /* of global memory: where its last access was */
 };
 
 /* One lane's knowledge, for a while. */
@@ -279,6 +278,16 @@ void hb_bulk_waited(struct warp *w, uint32_t lanes, const uint32_t *closed,
 
 struct hb_memory *hb_memory_new(void);
 void hb_memory_free(struct hb_memory *m);
+bool hb_global_access(struct warp *w, const uint64_t *address, uint32_t lanes,
+                      uint32_t bytes, enum hb_access how);
+/* Is the allocation there one that the grid writes?  `write`: it is now. */
+bool hb_global_tracked(struct warp *w, uint64_t address, bool write);
+/* A bulk copy, at its issue: reads, or writes in this group of the lane's stores. */
+bool hb_global_async(struct warp *w, int lane, uint32_t group, uint64_t address,
+                     uint64_t bytes, bool write, bool reduces);
+/* Strong accesses of shared memory. */
+bool hb_smem_flags(struct warp *w, const struct cta *c, const uint32_t *offset,
+                   uint32_t lanes, enum hb_access how);
 void hb_flags_reset(struct hb *h);
 void hb_flags_free(struct hb *h);
 

@@ -234,7 +234,7 @@ bool hb_smem_access(struct warp *w, struct cta *t, const uint32_t *offset,
             return false;
     }
     w->cur_lanes = saved;
-    return true;
+    return !v.strong || hb_smem_flags(w, t, offset, lanes, how);
 }
 
 bool hb_smem_range(struct warp *w, struct cta *t, uint32_t from, uint32_t to, int lane,

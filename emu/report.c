@@ -385,6 +385,19 @@ enum flow report_milder(struct grid *g, struct warp *w, enum check check,
     return f;
 }
 
+enum flow report_sharper(struct grid *g, struct warp *w, enum check check,
+                         const char *fmt, ...)
+{
+    enum check_action action = check_action(g->checks, check);
+    bool refused = g->checks && g->checks->refused[check];
+    va_list args;
+    va_start(args, fmt);
+    enum flow f = record(
+        g, w, check, action == CHECK_OFF && !refused ? CHECK_WARN : action, fmt, args);
+    va_end(args);
+    return f;
+}
+
 void report_note(struct grid *g, const char *fmt, ...)
 {
     struct report *r = g->report;

@@ -39,6 +39,9 @@ enum flow report(struct grid *g, struct warp *w, enum check check, const char *f
 /* As report(), below the level of the check: a warning where it would be an error. */
 enum flow report_milder(struct grid *g, struct warp *w, enum check check,
                         const char *fmt, ...) PRINTF_LIKE(4, 5);
+/* ... or above it: a warning where it would be nothing, unless it was switched off. */
+enum flow report_sharper(struct grid *g, struct warp *w, enum check check,
+                         const char *fmt, ...) PRINTF_LIKE(4, 5);
 /* Is there anything to do at all when this check fires?  Spares the search for whom to
  * blame. */
 bool report_wants(const struct grid *g, enum check check);

@@ -82,6 +82,12 @@ bool tmap_check_use(struct warp *w, uint64_t address, const uint8_t *map);
 bool tma_load_box(struct warp *w, const struct tma_copy *c);
 bool tma_store_box(struct warp *w, const struct tma_copy *c);
 
+/* Calls for the bytes of each row of the box that lies in the tensor.  False after a
+ * report, or when `fn` has said so. */
+typedef bool tma_row_fn(struct warp *w, uint64_t address, uint64_t bytes, void *arg);
+bool tma_each_row(struct warp *w, const struct tma_copy *c, bool write, bool reduces,
+                  tma_row_fn *fn, void *arg);
+
 enum tma_reduction {
     TMA_ADD,
     TMA_MIN,

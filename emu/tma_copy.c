@@ -281,6 +281,24 @@ static bool out_of_shared(struct warp *w, const struct tma_copy *c, int op)
     return true;
 }
 
+bool tma_each_row(struct warp *w, const struct tma_copy *c, bool write, bool reduces,
+                  tma_row_fn *fn, void *arg)
+{
+    struct walk v;
+    if (!begin(&v, w, c, write, write && !reduces))
+        return false;
+    int64_t count[TMAP_MAX_RANK] = {v.first[0]};
+    if (v.empty)
+        return true;
+    do {
+        if (is_inside(&v, count) &&
+            !fn(w, (uint64_t)(uintptr_t)(v.tensor + tensor_offset(&v, count)),
+                v.keep_bytes, arg))
+            return false;
+    } while (next_row(&v, count));
+    return true;
+}
+
 bool tma_store_box(struct warp *w, const struct tma_copy *c)
 {
     return out_of_shared(w, c, -1);

@@ -1,0 +1,265 @@
+/* hb_flag.c - addresses that threads synchronise through: release, acquire, atomics.
+ *
+ * A flag holds what its releases have published, by cluster.  Flags in shared memory
+ * are the cluster's own; those in global memory are the grid's, under its lock. */
+#include "emu/hb.h"
+#include "emu/hb_global.h"
+#include "emu/report.h"
+
+#include <stdlib.h>
+
+static void *must(void *p)
+{
+    if (!p)
+        abort();
+    return p;
+}
+
+/* ---- knowledge of other clusters */
+
+void hb_others_free(struct hb_others *o)
+{
+    if (!o)
+        return;
+    for (uint32_t i = 0; i < o->count; i++)
+        hb_know_free(&o->at[i].know);
+    free(o->at);
+    free(o);
+}
+
+const struct hb_know *hb_others_find(const struct hb_others *o, uint64_t cluster)
+{
+    for (uint32_t i = 0; o && i < o->count; i++)
+        if (o->at[i].cluster == cluster)
+            return &o->at[i].know;
+    return NULL;
+}
+
+static struct hb_know *others_entry(struct hb_others **o, uint64_t cluster)
+{
+    if (!*o)
+        *o = must(calloc(1, sizeof **o));
+    struct hb_others *all = *o;
+    for (uint32_t i = 0; i < all->count; i++)
+        if (all->at[i].cluster == cluster)
+            return &all->at[i].know;
+    if (all->count == all->cap) {
+        all->cap = all->cap ? all->cap * 2 : 4;
+        all->at = must(realloc(all->at, all->cap * sizeof *all->at));
+    }
+    all->at[all->count] = (struct hb_other){.cluster = cluster};
+    return &all->at[all->count++].know;
+}
+
+/* Clocks only: what others know of others has been laid flat. */
+static void join_clocks(struct hb_know *k, const struct hb_know *other)
+{
+    for (int i = 0; i < HB_PROXIES; i++)
+        hb_clock_join(&k->of[i], &other->of[i]);
+}
+
+void hb_others_join(struct hb_others **o, const struct hb_others *other)
+{
+    for (uint32_t i = 0; i < other->count; i++)
+        join_clocks(others_entry(o, other->at[i].cluster), &other->at[i].know);
+}
+
+/* `k` is what threads of `cluster` have published. */
+static void add_published(struct hb_others **o, uint64_t cluster,
+                          const struct hb_know *k)
+{
+    join_clocks(others_entry(o, cluster), k);
+    if (k->others)
+        hb_others_join(o, k->others);
+}
+
+/* The same, for a thread of `cluster` to take up. */
+static void take_up(struct hb_know *k, uint64_t cluster, const struct hb_others *o)
+{
+    for (uint32_t i = 0; o && i < o->count; i++)
+        if (o->at[i].cluster == cluster)
+            join_clocks(k, &o->at[i].know);
+        else
+            join_clocks(others_entry(&k->others, o->at[i].cluster), &o->at[i].know);
+}
+
+/* ---- tables */
+
+struct hb_flag {
+    uint64_t address;
+    struct hb_others *told;
+    uint8_t scope; /* the narrowest of its releases */
+    uint32_t pc;   /* of that one */
+    uint64_t cluster;
+    uint32_t cta;
+};
+
+struct hb_flags {
+    struct hb_flag *at;
+    uint32_t count, cap; /* cap: a power of two; address 0: free */
+};
+
+static uint32_t slot_of(const struct hb_flags *f, uint64_t address)
+{
+    uint32_t i = (uint32_t)((address >> 2) * 0x9e3779b97f4a7c15u >> 40);
+    i &= f->cap - 1;
+    while (f->at[i].address && f->at[i].address != address)
+        i = (i + 1) & (f->cap - 1);
+    return i;
+}
+
+static struct hb_flag *find(const struct hb_flags *f, uint64_t address)
+{
+    if (!f || f->count == 0)
+        return NULL;
+    struct hb_flag *x = &f->at[slot_of(f, address)];
+    return x->address ? x : NULL;
+}
+
+static void grow(struct hb_flags *f)
+{
+    struct hb_flags old = *f;
+    f->cap = f->cap ? f->cap * 2 : 64;
+    f->at = must(calloc(f->cap, sizeof *f->at));
+    for (uint32_t i = 0; i < old.cap; i++)
+        if (old.at[i].address)
+            f->at[slot_of(f, old.at[i].address)] = old.at[i];
+    free(old.at);
+}
+
+static struct hb_flag *find_or_add(struct hb_flags **flags, uint64_t address)
+{
+    if (!*flags)
+        *flags = must(calloc(1, sizeof **flags));
+    struct hb_flags *f = *flags;
+    if (2 * f->count >= f->cap)
+        grow(f);
+    struct hb_flag *x = &f->at[slot_of(f, address)];
+    if (!x->address) {
+        *x = (struct hb_flag){.address = address, .scope = HB_SCOPE_SYS};
+        f->count++;
+    }
+    return x;
+}
+
+static void flags_clear(struct hb_flags *f)
+{
+    if (!f || f->count == 0)
+        return;
+    for (uint32_t i = 0; i < f->cap; i++) {
+        hb_others_free(f->at[i].told);
+        f->at[i] = (struct hb_flag){0};
+    }
+    f->count = 0;
+}
+
+void hb_flags_delete(struct hb_flags *f)
+{
+    flags_clear(f);
+    if (f)
+        free(f->at);
+    free(f);
+}
+
+void hb_flags_reset(struct hb *h)
+{
+    flags_clear(h->flags);
+}
+
+void hb_flags_free(struct hb *h)
+{
+    hb_flags_delete(h->flags);
+    h->flags = NULL;
+}
+
+/* ---- one access */
+
+/* Check 37: is the reader inside the scope of the release, and the other way round? */
+static bool check_scopes(struct warp *w, const struct hb_flag *f,
+                         const struct hb_meaning *m)
+{
+    struct grid *g = w->cta->cluster->grid;
+    bool beyond = f->cluster != w->cta->cluster->number;
+    if (!beyond && f->cta == w->cta->rank)
+        return true;
+    enum hb_scope need = beyond ? HB_SCOPE_GPU : HB_SCOPE_CLUSTER;
+    if (f->scope >= need && m->scope >= need)
+        return true;
+    const struct ptx_insn *i = g->kernel->ops[f->pc].insn;
+    enum flow flow = (beyond ? report_sharper : report)(
+        g, w, CHECK_SCOPE,
+        "this acquire and the release of line %d are in different %s, which the "
+        "scope of %s does not include",
+        i->line, beyond ? "clusters" : "CTAs of a cluster",
+        f->scope < need ? "the release" : "the acquire");
+    report_note(g, "the release: line %d (%s)", i->line, i->opcode);
+    return flow == FLOW_NEXT;
+}
+
+static bool acquire(struct warp *w, const struct hb_flag *f, int lane,
+                    const struct hb_meaning *m)
+{
+    struct hb_know k = {0};
+    take_up(&k, w->cta->cluster->number, f->told);
+    if (m->acquires)
+        hb_acquire(w, (uint32_t)1 << lane, &k);
+    else
+        hb_acquire_relaxed(w, (uint32_t)1 << lane, &k);
+    hb_know_free(&k);
+    return !m->acquires || check_scopes(w, f, m);
+}
+
+static void publish(struct warp *w, struct hb_flags **flags, struct hb_flag *f,
+                    uint64_t address, int lane, const struct hb_meaning *m, bool joins)
+{
+    struct hb_know k = {0};
+    if (m->releases)
+        hb_release(w, (uint32_t)1 << lane, &k);
+    else
+        hb_release_relaxed(w, (uint32_t)1 << lane, &k);
+    if (!f && hb_know_is_empty(&k))
+        return;
+    if (!f)
+        f = find_or_add(flags, address);
+    if (!joins) { /* a plain store ends what was told before */
+        hb_others_free(f->told);
+        f->told = NULL;
+    }
+    if (!hb_know_is_empty(&k)) {
+        add_published(&f->told, w->cta->cluster->number, &k);
+        f->scope = m->scope;
+        f->pc = w->cur_pc;
+        f->cluster = w->cta->cluster->number;
+        f->cta = w->cta->rank;
+    }
+    hb_know_free(&k);
+}
+
+bool hb_smem_flags(struct warp *w, const struct cta *c, const uint32_t *offset,
+                   uint32_t lanes, enum hb_access how)
+{
+    uint32_t saved = w->cur_lanes;
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+        int lane = bits_lowest(rest);
+        w->cur_lanes = (uint32_t)1 << lane;
+        /* Offset 0 belongs to the system, so that no address is 0. */
+        uint64_t address = (uint64_t)c->rank << 32 | offset[lane];
+        if (!hb_flag(w, &c->cluster->hb->flags, address, lane, how != HB_WRITE,
+                     how != HB_READ))
+            return false;
+    }
+    w->cur_lanes = saved;
+    return true;
+}
+
+bool hb_flag(struct warp *w, struct hb_flags **flags, uint64_t address, int lane,
+             bool reads, bool writes)
+{
+    const struct hb_meaning *m = hb_meaning(w);
+    struct hb_flag *f = find(*flags, address);
+    if (reads && f && f->told && !acquire(w, f, lane, m))
+        return false;
+    if (writes)
+        publish(w, flags, f, address, lane, m, reads);
+    return true;
+}
