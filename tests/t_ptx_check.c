@@ -723,8 +723,8 @@ TEST(the_emulated_families_are_those_of_one_nvfp4_gemm_and_more)
         PTX_TCGEN05_WAIT,
         PTX_FENCE_PROXY,
     };
-    static const enum ptx_op refused_ones[] = {
-        PTX_WGMMA_MMA_ASYNC, PTX_MMA, PTX_TCGEN05_SHIFT, PTX_TENSORMAP_REPLACE};
+    static const enum ptx_op refused_ones[] = {PTX_WMMA_MMA, PTX_MULTIMEM_RED,
+                                               PTX_TCGEN05_SHIFT, PTX_TCGEN05_MMA_SP};
     for (size_t i = 0; i < COUNT_OF(emulated); i++)
         CHECK(ptx_op_info(emulated[i])->emulated);
     for (size_t i = 0; i < COUNT_OF(refused_ones); i++)

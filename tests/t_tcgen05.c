@@ -602,10 +602,9 @@ TEST(bad_copies)
 TEST(refused_forms)
 {
     static const char *const cases[][2] = {
-        {"tcgen05.mma.cta_group::1.kind::f16 [c], g, g, a, p;\n", "of the kinds only"},
-        {"tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale [c], g, g, a, [c], [c], "
-         "p;\n",
-         "of the kinds only"},
+        {"tcgen05.mma.cta_group::1.kind::f16.ashift [c], [c], g, a, p;\n", ".ashift"},
+        {"tcgen05.mma.cta_group::1.kind::f8f6f4 [c], g, g, a, p, 3;\n",
+         "kinds f16 and tf32 only"},
         {"tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16 [c], [c], g, a, "
          "[c], "
          "[c], p;\n",
