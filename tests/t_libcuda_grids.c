@@ -80,27 +80,27 @@ TEST(other_launches_have_no_workspace)
 /* ---- cluster launch control */
 
 /* Counts each tile, and the clusters that were launched. */
-static const char stealing[] =
-    HEAD ".visible .entry k(.param .u64 out)\n"
-         "{\n"
-         "  .shared .align 16 .b8 s[32]; .reg .u32 a, i, par; .reg .u64 o, x;\n"
-         "  .reg .b128 r; .reg .pred p, q;\n"
-         "  ld.param.u64 o, [out]; mov.u32 a, s; mov.u32 i, %ctaid.x; mov.u32 par, 0;\n"
-         "  mbarrier.init.shared::cta.b64 [a+16], 1;\n"
-         "  red.global.add.u32 [o], 1;\n"
-         "TILE: mad.wide.u32 x, i, 4, o; red.global.add.u32 [x+4], 1;\n"
-         "  mbarrier.arrive.expect_tx.shared::cta.b64 _, [a+16], 16;\n"
-         "  clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::"
-         "bytes.b128 [a], [a+16];\n"
-         "WAIT: mbarrier.try_wait.parity.shared::cta.b64 p, [a+16], par;\n"
-         "  @!p bra WAIT;\n"
-         "  xor.b32 par, par, 1; ld.shared.b128 r, [a];\n"
-         "  clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 q, r;\n"
-         "  @q clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 i, r;\n"
-         "  fence.proxy.async.shared::cta;\n"
-         "  @q bra TILE;\n"
-         "  ret;\n"
-         "}\n";
+static const char stealing[] = HEAD
+    ".visible .entry k(.param .u64 out)\n"
+    "{\n"
+    "  .shared .align 16 .b8 s[32]; .reg .u32 a, i, par; .reg .u64 o, x;\n"
+    "  .reg .b128 r; .reg .pred p, q;\n"
+    "  ld.param.u64 o, [out]; mov.u32 a, s; mov.u32 i, %ctaid.x; mov.u32 par, 0;\n"
+    "  mbarrier.init.shared::cta.b64 [a+16], 1; fence.mbarrier_init.release.cluster;\n"
+    "  red.global.add.u32 [o], 1;\n"
+    "TILE: mad.wide.u32 x, i, 4, o; red.global.add.u32 [x+4], 1;\n"
+    "  mbarrier.arrive.expect_tx.shared::cta.b64 _, [a+16], 16;\n"
+    "  clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::"
+    "bytes.b128 [a], [a+16];\n"
+    "WAIT: mbarrier.try_wait.parity.shared::cta.b64 p, [a+16], par;\n"
+    "  @!p bra WAIT;\n"
+    "  xor.b32 par, par, 1; ld.shared.b128 r, [a];\n"
+    "  clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 q, r;\n"
+    "  @q clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 i, r;\n"
+    "  fence.proxy.async.shared::cta;\n"
+    "  @q bra TILE;\n"
+    "  ret;\n"
+    "}\n";
 
 /* How many blocks were launched of `blocks`. */
 static unsigned launched(const char *clusters, unsigned blocks)
@@ -241,6 +241,7 @@ TEST(a_warp_behind_a_barrier_with_one_that_has)
     "  setp.ne.u32 p, t, 0;\n"                                                         \
     "  @p ret;\n"                                                                      \
     "  mbarrier.init.shared::cta.b64 [a+32], 1;\n"                                     \
+    "  fence.mbarrier_init.release.cluster;\n"                                         \
     "  mbarrier.arrive.expect_tx.shared::cta.b64 _, [a+32], 16;\n"                     \
     "  cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [a], [o], 16, "   \
     "[a+32];\n"                                                                        \

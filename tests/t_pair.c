@@ -181,7 +181,7 @@ TEST(commit_to_the_leader_only)
 /* try_wait blocks as a rule, which saves it where everything completes at once. */
 TEST(no_wait_for_data)
 {
-    misuse("@!p bra       FULL;", "", 0, CHECK_STAGE_OVERWRITTEN);
+    misuse("@!p bra       FULL;", "", 0, CHECK_UNINITIALISED);
 }
 
 TEST(no_wait_for_a_free_stage)

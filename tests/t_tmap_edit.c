@@ -92,6 +92,7 @@ static const char grouped[] =
     "ld.param.u64 s, [slots]; mad.wide.u32 s, b, 128, s;\n"
     "ld.param.u64 o, [out]; mad.wide.u32 o, b, 1024, o;\n"
     "@first mbarrier.init.shared::cta.b64 [a], 1;\n"
+    "@first fence.mbarrier_init.release.cluster;\n"
     /* 16 lanes copy the map, one word each. */
     "setp.gt.u32 p, t, 15; mul.wide.u32 x, t, 8; mov.b64 q, map; cvta.param.u64 q, q;\n"
     "add.u64 q, q, x; cvt.u32.u64 r, x; add.u32 r, r, m;\n"
