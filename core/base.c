@@ -156,6 +156,9 @@ void buf_printf(struct buf *b, const char *fmt, ...)
     va_end(args);
 }
 
+/* Some names never end, /dev/zero for one. */
+#define FILE_MAX_BYTES ((size_t)1 << 28)
+
 char *file_read(struct arena *a, const char *path, size_t *bytes)
 {
     FILE *f = fopen(path, "rb");
@@ -172,9 +175,11 @@ char *file_read(struct arena *a, const char *path, size_t *bytes)
     buf_puts(&b, "");
     char chunk[16384];
     size_t got;
-    while ((got = fread(chunk, 1, sizeof chunk, f)) > 0)
+    while (b.bytes <= FILE_MAX_BYTES && (got = fread(chunk, 1, sizeof chunk, f)) > 0)
         buf_add(&b, chunk, got);
     int failed = ferror(f) ? (errno ? errno : EIO) : 0;
+    if (b.bytes > FILE_MAX_BYTES)
+        failed = EFBIG;
     fclose(f);
     if (failed) {
         errno = failed;

@@ -49,7 +49,7 @@ void buf_printf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void buf_vprintf(struct buf *b, const char *fmt, va_list args) PRINTF_LIKE(2, 0);
 
 /* Whole file into the arena, NUL-terminated (the NUL not counted in *bytes).
- * NULL with errno set when it cannot be read. */
+ * NULL with errno set when it cannot be read, or has more than 256 MiB. */
 char *file_read(struct arena *a, const char *path, size_t *bytes);
 /* Writes beside `path` and renames, so that no reader sees half a file. */
 bool file_write(const char *path, const void *data, size_t bytes);
