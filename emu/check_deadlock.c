@@ -1,23 +1,46 @@
 /* check_deadlock.c - tells why nobody can go on (check 25).
  *
- * The first line names the wait that explains most: a barrier that has all its arrivals
- * but not its bytes before one that lacks arrivals, and any of them before the rest. */
+ * Who waits for whom is a graph of warps: a barrier waits for those that have signalled
+ * it in earlier phases and not yet in this one, a named barrier for those that have not
+ * arrived.  The first line names the wait that explains most: bytes that do not add up,
+ * an arrival of somebody who has exited, the shortest circle, and then the rest. */
 #include "emu/cluster.h"
 #include "emu/report.h"
+#include "emu/role.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #define MAX_LINES 64 /* of waiting warps; a cluster may have hundreds */
+#define TEXT_CHARS 512
 
 struct waiter {
     struct warp *w;
     const struct wait *wait; /* NULL: it polls in vain */
+    const struct mbar *mbar; /* that it waits for, or polls; or NULL */
     uint32_t lanes, pc;
 };
 
-typedef void waiter_fn(void *arg, const struct waiter *x);
+struct stuck {
+    struct cluster *c;
+    struct waiter *at;
+    int count, room;
+};
 
-static void each_group(struct warp *w, waiter_fn *fn, void *arg)
+/* ---- groups of lanes that wait */
+
+static void add(struct stuck *s, const struct waiter *x)
+{
+    if (s->count == s->room) {
+        s->room = s->room ? 2 * s->room : 64;
+        s->at = realloc(s->at, (size_t)s->room * sizeof *s->at);
+        if (!s->at)
+            abort();
+    }
+    s->at[s->count++] = *x;
+}
+
+static void add_groups(struct stuck *s, struct warp *w)
 {
     for (uint32_t rest = w->live; rest;) {
         int lane = bits_lowest(rest);
@@ -35,46 +58,175 @@ static void each_group(struct warp *w, waiter_fn *fn, void *arg)
         rest &= ~x.lanes;
         if (x.wait && x.wait->kind == WAIT_TIME)
             x.pc = x.wait->number; /* it stands behind the nanosleep */
-        fn(arg, &x);
+        if (x.wait && x.wait->kind == WAIT_MBAR)
+            x.mbar = x.wait->mbar;
+        else if ((!x.wait || x.wait->kind == WAIT_TIME) &&
+                 (w->polled_lanes & x.lanes) && w->polled_mbar->valid &&
+                 w->polled_mbar->phase == w->polled_phase)
+            x.mbar = w->polled_mbar;
+        add(s, &x);
     }
 }
 
-static void each_waiter(struct cluster *c, waiter_fn *fn, void *arg)
+/* ---- who waits for whom */
+
+static uint32_t warps_of(const struct cluster *c)
 {
-    for (int i = 0; i < c->cta_count; i++)
-        for (int k = 0; k < c->ctas[i].warp_count; k++)
-            each_group(&c->ctas[i].warps[k], fn, arg);
+    return (uint32_t)c->cta_count * (uint32_t)c->ctas[0].warp_count;
+}
+
+static uint32_t number_of(const struct warp *w)
+{
+    return w->cta->rank * (uint32_t)w->cta->warp_count + (uint32_t)w->index;
+}
+
+static struct warp *warp_at(struct cluster *c, uint32_t number)
+{
+    uint32_t each = (uint32_t)c->ctas[0].warp_count;
+    return &c->ctas[number / each].warps[number % each];
+}
+
+/* Must this one still do something before `x` can go on?  *signal: how it has done so
+ * for an mbarrier, in earlier phases. */
+static bool waits_for(const struct waiter *x, const struct warp *other,
+                      const struct mbar_signal **signal)
+{
+    *signal = NULL;
+    if (x->mbar) {
+        const struct mbar *m = x->mbar;
+        bool already = false;
+        for (int i = 0; i < m->signal_count; i++) {
+            const struct mbar_signal *s = &m->signals[i];
+            if (s->warp != other)
+                continue;
+            already |= s->phase == m->phase;
+            if (s->phase < m->phase && !*signal)
+                *signal = s;
+        }
+        return *signal && !already;
+    }
+    if (!x->wait || other == x->w)
+        return false;
+    if (x->wait->kind == WAIT_BARRIER)
+        return other->cta == x->w->cta && other->live &&
+               !barrier_has(other, x->wait->number);
+    if (x->wait->kind == WAIT_CLUSTER)
+        return other->live && !cluster_barrier_has(other);
+    return false;
+}
+
+static bool any_waits_for(const struct stuck *s, uint32_t from, uint32_t to)
+{
+    const struct mbar_signal *signal;
+    for (int i = 0; i < s->count; i++)
+        if (number_of(s->at[i].w) == from &&
+            waits_for(&s->at[i], warp_at(s->c, to), &signal))
+            return true;
+    return false;
+}
+
+/* The shortest way from `start` back to it: numbers of warps into `circle`, its length;
+ * 0: there is none. */
+static uint32_t find_circle(const struct stuck *s, uint32_t start, uint32_t *circle)
+{
+    uint32_t n = warps_of(s->c), first = 0, last = 0, length = 0;
+    uint32_t *queue = calloc(n, sizeof *queue), *from = calloc(n, sizeof *from);
+    if (!queue || !from)
+        abort();
+    queue[last++] = start;
+    while (first < last && length == 0) {
+        uint32_t at = queue[first++];
+        for (uint32_t to = 0; to < n && length == 0; to++) {
+            if ((to != start && from[to]) || !any_waits_for(s, at, to))
+                continue;
+            if (to != start) {
+                from[to] = at + 1;
+                queue[last++] = to;
+                continue;
+            }
+            for (uint32_t k = at;; k = from[k] - 1) {
+                memmove(circle + 1, circle, length++ * sizeof *circle);
+                circle[0] = k;
+                if (k == start)
+                    break;
+            }
+        }
+    }
+    free(queue);
+    free(from);
+    return length;
+}
+
+static uint32_t shortest_circle(const struct stuck *s, uint32_t *circle)
+{
+    uint32_t n = warps_of(s->c), best = 0;
+    uint32_t *found = calloc(n, sizeof *found);
+    if (!found)
+        abort();
+    for (uint32_t start = 0; start < n; start++) {
+        uint32_t length = find_circle(s, start, found);
+        if (length && (!best || length < best)) {
+            best = length;
+            memcpy(circle, found, length * sizeof *circle);
+        }
+    }
+    free(found);
+    return best;
+}
+
+/* Somebody has signalled the barrier in the phase before and has exited: its arrival is
+ * lost. */
+static const struct mbar_signal *lost_arrival(const struct stuck *s,
+                                              const struct waiter *x)
+{
+    const struct mbar_signal *signal;
+    if (!x->mbar || x->mbar->pending == 0)
+        return NULL;
+    for (uint32_t i = 0; i < warps_of(s->c); i++) {
+        const struct warp *w = warp_at(s->c, i);
+        if (!w->live && waits_for(x, w, &signal))
+            return signal;
+    }
+    return NULL;
 }
 
 /* ---- the wait to put first */
 
-static int weight(const struct waiter *x)
+static int weight(const struct stuck *s, const struct waiter *x)
 {
-    if (!x->wait)
-        return 1;
     /* The warp's other lanes wait or poll for something: that is the cause. */
     bool others_wait = (x->w->live & ~x->w->lane_waits) != 0;
-    switch (x->wait->kind) {
-    case WAIT_ALIGNED:
+    if (x->wait && x->wait->kind == WAIT_ALIGNED)
+        return others_wait ? 0 : 10;
+    if (x->wait && x->wait->kind == WAIT_LANES)
         return others_wait ? 0 : 9;
-    case WAIT_LANES:
-        return others_wait ? 0 : 8;
-    case WAIT_MBAR:
-        return x->wait->mbar->pending == 0 && x->wait->mbar->tx != 0 ? 7 : 5;
-    case WAIT_BARRIER:
-        return 4;
-    case WAIT_CLUSTER:
-        return 3;
-    default:
-        return 2;
-    }
+    if (x->mbar && x->mbar->pending == 0 && x->mbar->tx != 0)
+        return 8;
+    if (lost_arrival(s, x))
+        return 7;
+    if (x->mbar)
+        return 5;
+    if (!x->wait)
+        return 1;
+    return x->wait->kind == WAIT_BARRIER ? 4 : x->wait->kind == WAIT_CLUSTER ? 3 : 2;
 }
 
-static void keep_heaviest(void *arg, const struct waiter *x)
+static const struct waiter *heaviest(const struct stuck *s, uint32_t *circle,
+                                     uint32_t length)
 {
-    struct waiter *best = arg;
-    if (!best->w || weight(x) > weight(best))
-        *best = *x;
+    const struct waiter *best = &s->at[0];
+    int most = -1;
+    for (int i = 0; i < s->count; i++) {
+        int own = weight(s, &s->at[i]);
+        /* Of waits that lack arrivals, one in the circle. */
+        bool in_circle = length && number_of(s->at[i].w) == circle[0] && s->at[i].mbar;
+        own = 2 * own + (in_circle && own <= 5);
+        if (own > most) {
+            most = own;
+            best = &s->at[i];
+        }
+    }
+    return best;
 }
 
 /* ---- what is missing, in words */
@@ -114,6 +266,11 @@ static void describe_wait(const struct waiter *x, char *text, size_t bytes)
 {
     char more[256];
     const struct wait *wait = x->wait;
+    if (x->mbar && !(wait && wait->kind == WAIT_MBAR)) {
+        int n = snprintf(text, bytes, "it polls without end ");
+        describe_mbar(x->mbar, text + n, bytes - (size_t)n);
+        return;
+    }
     if (!wait) {
         snprintf(text, bytes,
                  "it polls without end, and nothing that it reads changes");
@@ -147,69 +304,162 @@ static void describe_wait(const struct waiter *x, char *text, size_t bytes)
     }
 }
 
-struct lines {
-    struct grid *g;
-    int count;
-};
-
-static void note_waiter(void *arg, const struct waiter *x)
+/* "warp 5 (MMA, line 230)" */
+static const char *name_warp(const struct warp *w, char *text, size_t bytes)
 {
-    struct lines *l = arg;
-    if (l->count++ >= MAX_LINES)
-        return;
-    char place[512], what[512];
-    x->w->cur_lanes = x->lanes;
-    describe_wait(x, what, sizeof what);
-    report_note(l->g, "%s waits: %s", report_place(x->w, x->pc, place, sizeof place),
-                what);
+    char role[128];
+    role_text(w, role, sizeof role);
+    if (w->cta->cluster->cta_count > 1)
+        snprintf(text, bytes, "warp %d of CTA %u%s%s%s", w->index, w->cta->rank,
+                 role[0] ? " (" : "", role, role[0] ? ")" : "");
+    else
+        snprintf(text, bytes, "warp %d%s%s%s", w->index, role[0] ? " (" : "", role,
+                 role[0] ? ")" : "");
+    return text;
 }
 
-/* ---- the barriers, and who has arrived on them so far */
+/* Neighbours that wait at one place for one thing share a line. */
+static bool is_alike(const struct waiter *a, const struct waiter *b)
+{
+    if (a->w->cta != b->w->cta || a->pc != b->pc || a->mbar != b->mbar ||
+        !a->wait != !b->wait || a->lanes != b->lanes)
+        return false;
+    return !a->wait ||
+           (a->wait->kind == b->wait->kind && a->wait->number == b->wait->number &&
+            a->wait->what == b->wait->what);
+}
+
+static void note_waiters(const struct stuck *s)
+{
+    struct grid *g = s->c->grid;
+    int lines = 0;
+    for (int i = 0; i < s->count; i++) {
+        const struct waiter *x = &s->at[i];
+        char place[TEXT_CHARS], what[TEXT_CHARS], role[128];
+        int last = i;
+        while (last + 1 < s->count && is_alike(x, &s->at[last + 1]) &&
+               s->at[last + 1].w->index == s->at[last].w->index + 1)
+            last++;
+        if (lines++ >= MAX_LINES) {
+            report_note(g, "... and %d more groups of lanes", s->count - i);
+            return;
+        }
+        x->w->cur_lanes = x->lanes;
+        describe_wait(x, what, sizeof what);
+        role_text(x->w, role, sizeof role);
+        report_place(x->w, x->pc, place, sizeof place);
+        if (last > i)
+            report_note(g, "%s%s%s%s, and likewise warps to %d, wait: %s", place,
+                        role[0] ? " (" : "", role, role[0] ? ")" : "",
+                        s->at[last].w->index, what);
+        else
+            report_note(g, "%s%s%s%s waits: %s", place, role[0] ? " (" : "", role,
+                        role[0] ? ")" : "", what);
+        i = last;
+    }
+}
+
+static void note_circle(const struct stuck *s, const uint32_t *circle, uint32_t length)
+{
+    struct grid *g = s->c->grid;
+    for (uint32_t i = 0; i < length; i++) {
+        struct warp *to = warp_at(s->c, circle[(i + 1) % length]);
+        const struct mbar_signal *signal = NULL;
+        char a[TEXT_CHARS], b[TEXT_CHARS];
+        for (int k = 0; k < s->count; k++) {
+            const struct waiter *x = &s->at[k];
+            if (number_of(x->w) != circle[i] || !waits_for(x, to, &signal))
+                continue;
+            name_warp(x->w, a, sizeof a);
+            name_warp(to, b, sizeof b);
+            if (signal)
+                report_note(g,
+                            "%s %s waits for %s, which signalled the barrier at 0x%x "
+                            "from line %d in phase %llu and not yet in phase %llu",
+                            i ? "  and" : "circle:", a, b, x->mbar->offset,
+                            g->kernel->ops[signal->pc].insn->line,
+                            (unsigned long long)signal->phase,
+                            (unsigned long long)x->mbar->phase);
+            else
+                report_note(g, "%s %s waits for %s to arrive at the %s barrier",
+                            i ? "  and" : "circle:", a, b,
+                            x->wait->kind == WAIT_CLUSTER ? "cluster" : "named");
+            break;
+        }
+    }
+}
+
+static void note_lost(const struct stuck *s, const struct waiter *x)
+{
+    const struct mbar_signal *signal = lost_arrival(s, x);
+    char name[TEXT_CHARS];
+    if (signal)
+        report_note(s->c->grid,
+                    "lost arrival: %s signalled it from line %d in phase %llu, and has "
+                    "exited",
+                    name_warp(signal->warp, name, sizeof name),
+                    s->c->grid->kernel->ops[signal->pc].insn->line,
+                    (unsigned long long)signal->phase);
+}
+
+/* ---- the barriers that somebody waits for, and who has signalled them so far */
 
 static void note_mbar(struct grid *g, const struct mbar *m)
 {
-    char what[512];
+    char what[TEXT_CHARS], name[TEXT_CHARS];
     describe_mbar(m, what, sizeof what);
     report_note(g, "%s; phase %llu (parity %u), initialised in line %d", what,
                 (unsigned long long)m->phase, (unsigned)(m->phase & 1), m->init_line);
-    for (int i = 0; i < m->arrive_pc_count; i++) {
-        const struct ptx_insn *insn = g->kernel->ops[m->arrive_pcs[i]].insn;
-        report_note(g, "  so far signalled from line %d (%s)", insn->line,
-                    insn->opcode);
+    for (int i = 0; i < m->signal_count; i++) {
+        const struct mbar_signal *s = &m->signals[i];
+        const struct ptx_insn *insn = g->kernel->ops[s->pc].insn;
+        report_note(g, "  signalled from line %d (%s) by %s, last in phase %llu",
+                    insn->line, insn->opcode, name_warp(s->warp, name, sizeof name),
+                    (unsigned long long)s->phase);
     }
-    if (m->arrive_pc_count == 0)
+    if (m->signal_count == 0)
         report_note(g, "  nothing has signalled it so far");
 }
 
-static void note_mbars(struct cluster *c)
+static void note_mbars(const struct stuck *s)
 {
-    int count = 0;
-    for (int i = 0; i < c->cta_count; i++)
-        for (const struct mbar *m = c->ctas[i].mbars; m; m = m->next_of_cta)
-            if (m->valid && count++ < MAX_LINES)
-                note_mbar(c->grid, m);
+    int lines = 0;
+    for (int i = 0; i < s->count; i++) {
+        bool is_new = s->at[i].mbar != NULL;
+        for (int k = 0; is_new && k < i; k++)
+            is_new = s->at[k].mbar != s->at[i].mbar;
+        if (is_new && lines++ < MAX_LINES)
+            note_mbar(s->c->grid, s->at[i].mbar);
+    }
 }
 
 void deadlock_report(struct cluster *c)
 {
-    struct waiter first = {0};
-    each_waiter(c, keep_heaviest, &first);
-    if (!first.w)
+    struct stuck s = {.c = c};
+    for (int i = 0; i < c->cta_count; i++)
+        for (int k = 0; k < c->ctas[i].warp_count; k++)
+            add_groups(&s, &c->ctas[i].warps[k]);
+    if (s.count == 0)
         return;
-    char what[512];
-    describe_wait(&first, what, sizeof what);
-    first.w->cur_pc = first.pc;
-    first.w->cur_lanes = first.lanes;
+    uint32_t *circle = calloc(warps_of(c), sizeof *circle);
+    if (!circle)
+        abort();
+    uint32_t length = shortest_circle(&s, circle);
+    const struct waiter *first = heaviest(&s, circle, length);
+    char what[TEXT_CHARS];
+    describe_wait(first, what, sizeof what);
+    first->w->cur_pc = first->pc;
+    first->w->cur_lanes = first->lanes;
     enum check check = CHECK_DEADLOCK;
-    if (first.wait && first.wait->kind == WAIT_ALIGNED)
+    if (first->wait && first->wait->kind == WAIT_ALIGNED)
         check = CHECK_DIVERGENCE;
-    else if (first.wait && first.wait->kind == WAIT_LANES)
+    else if (first->wait && first->wait->kind == WAIT_LANES)
         check = CHECK_MEMBER_MASK;
-    report(c->grid, first.w, check, "nobody can go on; %s", what);
-    struct lines lines = {c->grid, 0};
-    each_waiter(c, note_waiter, &lines);
-    if (lines.count > MAX_LINES)
-        report_note(c->grid, "... and %d more groups of lanes",
-                    lines.count - MAX_LINES);
-    note_mbars(c);
+    report(c->grid, first->w, check, "nobody can go on; %s", what);
+    note_lost(&s, first);
+    note_circle(&s, circle, length);
+    note_waiters(&s);
+    note_mbars(&s);
+    free(circle);
+    free(s.at);
 }

@@ -275,6 +275,10 @@ static void reset_warp(struct warp *w)
     w->steps = 0;
     w->visible = w->asked = w->issued = 0;
     w->is_starved = w->has_left = false;
+    w->polled_mbar = NULL;
+    w->polled_lanes = 0;
+    w->loop_count = 0;
+    w->last_loop = UINT32_MAX;
     w->polled = w->spinning = false;
     w->seen_events = w->seen_global_events = UINT64_MAX;
     w->hit = NULL;

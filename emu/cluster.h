@@ -51,6 +51,9 @@ void barriers_free(struct cluster *c);
 /* "64 of 128 threads have arrived: warps 0 1" */
 const char *barrier_describe(const struct cta *c, uint32_t number, char *text,
                              size_t bytes);
+/* Has it arrived there, with all its lanes? */
+bool barrier_has(const struct warp *w, uint32_t number);
+bool cluster_barrier_has(const struct warp *w);
 const char *cluster_barrier_describe(const struct cluster *c, char *text, size_t bytes);
 bool cpasync_cta_end(struct warp *w, struct cta *c);
 void cpasync_free(struct cta *c);

@@ -242,6 +242,12 @@ const char *barrier_describe(const struct cta *t, uint32_t number, char *text,
     return text;
 }
 
+bool barrier_has(const struct warp *w, uint32_t number)
+{
+    const struct barriers *all = w->cta->sync;
+    return all && (w->live & ~all->b[number].arrived[w->index]) == 0;
+}
+
 /* ---- barrier.cluster: every live thread arrives once, then waits */
 
 struct cluster_barrier {
@@ -351,6 +357,12 @@ bool decode_BARRIER_CLUSTER_WAIT(struct decoder *d, struct op *o)
     (void)d;
     o->exec = exec_cluster_wait;
     return true;
+}
+
+bool cluster_barrier_has(const struct warp *w)
+{
+    const struct cluster_barrier *b = w->cta->cluster->sync;
+    return b && (w->live & ~b->arrived[place_of(w)]) == 0;
 }
 
 const char *cluster_barrier_describe(const struct cluster *c, char *text, size_t bytes)

@@ -122,13 +122,16 @@ static struct mbar *want(struct warp *w, struct cta *c, uint32_t offset)
     return NULL;
 }
 
-static void remember(struct mbar *m, uint32_t pc)
+static void remember(struct mbar *m, struct warp *w)
 {
-    for (int i = 0; i < m->arrive_pc_count; i++)
-        if (m->arrive_pcs[i] == pc)
-            return;
-    if (m->arrive_pc_count < (int)COUNT_OF(m->arrive_pcs))
-        m->arrive_pcs[m->arrive_pc_count++] = pc;
+    int i = 0;
+    while (i < m->signal_count &&
+           (m->signals[i].pc != w->cur_pc || m->signals[i].warp != w))
+        i++;
+    if (i == MBAR_SIGNALS)
+        return;
+    m->signals[i] = (struct mbar_signal){w, w->cur_pc, m->phase};
+    m->signal_count += i == m->signal_count;
 }
 
 static void test_phase(struct mbar *m)
@@ -183,7 +186,7 @@ static bool arrive(struct warp *w, struct mbar *m, uint32_t count, uint32_t tell
         return false;
     m->pending -= count;
     coverage_arrive(w, m);
-    remember(m, w->cur_pc);
+    remember(m, w);
     cluster_event(m->cta->cluster);
     test_phase(m);
     return true;
@@ -212,7 +215,7 @@ static bool expect(struct warp *w, struct mbar *m, uint32_t bytes)
 {
     m->tx += bytes;
     m->tx_expected += bytes;
-    remember(m, w->cur_pc);
+    remember(m, w);
     cluster_event(m->cta->cluster);
     return check_tx(w, m);
 }
@@ -232,7 +235,7 @@ bool mbar_complete_tx(struct warp *w, struct cta *c, uint32_t offset, uint32_t b
     m->tx -= bytes;
     m->tx_completed += bytes;
     coverage_arrive(w, m);
-    remember(m, w->cur_pc);
+    remember(m, w);
     cluster_event(c->cluster);
     if (!check_tx(w, m))
         return false;
@@ -256,9 +259,9 @@ bool mbars_at_end(struct cluster *c)
                    m->tx > 0 ? "still waits for" : "was sent too many:",
                    (long long)(m->tx > 0 ? m->tx : -m->tx), (long long)m->tx_expected,
                    (long long)m->tx_completed, (unsigned long long)m->phase);
-            for (int k = 0; k < m->arrive_pc_count; k++) {
+            for (int k = 0; k < m->signal_count; k++) {
                 const struct ptx_insn *insn =
-                    c->grid->kernel->ops[m->arrive_pcs[k]].insn;
+                    c->grid->kernel->ops[m->signals[k].pc].insn;
                 report_note(c->grid, "signalled from line %d (%s)", insn->line,
                             insn->opcode);
             }
@@ -340,7 +343,7 @@ static enum flow exec_init(struct warp *w, const struct op *op, uint32_t lanes)
         m->tx = m->tx_expected = m->tx_completed = 0;
         m->phase = 0;
         m->observed = false;
-        m->arrive_pc_count = 0;
+        m->signal_count = 0;
         m->init_line = op->insn->line;
         m->init_pc = w->cur_pc;
         if (w->hb)
@@ -534,6 +537,16 @@ static bool note_waits(struct warp *w, const struct op *op,
     return true;
 }
 
+/* For the report of a deadlock, should nothing else ever happen. */
+static void note_poll(struct warp *w, const struct mbar *m, uint32_t lanes)
+{
+    if (w->polled_mbar != m || w->polled_phase != m->phase)
+        w->polled_lanes = 0;
+    w->polled_mbar = m;
+    w->polled_phase = m->phase;
+    w->polled_lanes |= lanes;
+}
+
 static enum flow exec_wait(struct warp *w, const struct op *op, uint32_t lanes)
 {
     bool may_park = op->insn->op == PTX_MBARRIER_TRY_WAIT;
@@ -550,6 +563,7 @@ static enum flow exec_wait(struct warp *w, const struct op *op, uint32_t lanes)
             m->observed = m->phase > 0;
         } else {
             first = first ? first : m;
+            note_poll(w, m, (uint32_t)1 << lane);
             coverage_wait(w, m);
             same |= (uint32_t)(m == first) << lane;
         }

@@ -170,6 +170,8 @@ struct wait {
     const char *what; /* EVENT: for the report; static text */
 };
 
+#define WARP_LOOPS 8
+
 struct warp {
     struct cta *cta;
     int index;      /* in the CTA; lane quarter of tensor memory is index % 4 */
@@ -199,7 +201,13 @@ struct warp {
     uint64_t false_phase;          /* and in which phase: lazy strategy */
     bool polled;                   /* its last turn ended with a failed poll */
     bool spinning;                 /* proven to repeat itself until something changes */
-    uint64_t seen_events;          /* cluster->events at the end of its last turn */
+    const struct mbar *polled_mbar; /* of the newest wait that returned false */
+    uint64_t polled_phase;
+    uint32_t polled_lanes;      /* ... in these lanes */
+    uint32_t loops[WARP_LOOPS]; /* role.h: the lowest branch targets behind us */
+    uint32_t last_loop;
+    int loop_count;
+    uint64_t seen_events; /* cluster->events at the end of its last turn */
     uint64_t seen_global_events;
     struct spin *spin; /* proof that it polls in vain: owned by check_spin.c */
     const struct allocation *hit; /* where its last global access was */
@@ -209,6 +217,8 @@ struct warp {
     bool dependency_seen;         /* it may use what the grid before has written */
     struct hb_warp *hb;           /* what it knows: hb.h; NULL: checks are off */
 };
+
+#define MBAR_SIGNALS 16
 
 /* 2.7 of the semantics: kept beside shared memory, found by offset.  Never moves. */
 struct mbar {
@@ -222,8 +232,12 @@ struct mbar {
     int init_line;
     uint32_t init_pc;
     int64_t tx_expected, tx_completed; /* sums in this phase, for reports */
-    uint32_t arrive_pcs[4]; /* distinct instructions that arrived or expected */
-    int arrive_pc_count;
+    struct mbar_signal {               /* who arrived, expected or completed bytes */
+        struct warp *warp;             /* that executed or issued the instruction */
+        uint32_t pc;
+        uint64_t phase; /* the newest in which it did */
+    } signals[MBAR_SIGNALS];
+    int signal_count; /* of distinct ones; more are forgotten */
     struct hb_mbar *hb;
     uint64_t order, waiters; /* coverage.c: of this phase so far */
     struct mbar *next;       /* of the same hash */

@@ -10,6 +10,7 @@
 #include "emu/coverage.h"
 #include "emu/hb.h"
 #include "emu/report.h"
+#include "emu/role.h"
 
 #define TURN_STEPS 2048  /* of one warp, before the next one gets its turn */
 #define GROUP_STEPS 1024 /* of one lane group, while other lanes of the warp wait */
@@ -379,6 +380,8 @@ static bool step(struct warp *w, struct group *g, enum flow *flow)
         g->pc = op->next;
         return true;
     case FLOW_BRANCH:
+        if (op->target <= g->pc && op->target != w->last_loop)
+            role_loop(w, op->target);
         if (bystanders && ptx_has(op->insn, PTX_M_UNI)) {
             *flow = report(w->cta->cluster->grid, w, CHECK_DIVERGENCE,
                            "bra.uni promises that all lanes agree, but 0x%x branch and "
