@@ -197,6 +197,7 @@ struct hb_mbar {
     uint32_t start, last;
     struct hb_know arriving, done;
     struct warp *init_warp;
+    int init_lane;
     bool is_remote; /* threads or work of several CTAs meet here */
     /* Newest ones of other CTAs and of asynchronous work: check 22. */
     struct hb_signal {

@@ -53,6 +53,7 @@ void hb_mbar_init(struct warp *w, struct mbar *m, int lane)
     hb_know_clear(&b->done);
     memset(b->seen, 0, warps * sizeof *b->seen);
     b->init_warp = w;
+    b->init_lane = lane;
     hb_learn_plain(w, (uint32_t)1 << lane, b->component, UINT32_MAX, b->start + 1);
 }
 
@@ -78,8 +79,10 @@ static bool check_init(struct warp *w, const struct mbar *m, int lane, bool asyn
     struct hb_eye e = hb_eye(w, (uint32_t)lane);
     uint32_t component = m->hb->component, time = m->hb->start + 1;
     bool ordered = hb_sees(&e, HB_PLAIN, component, UINT32_MAX, time);
+    /* What a thread issues comes behind what it has initialised itself. */
+    bool own = m->hb->init_warp == w && m->hb->init_lane == lane && !remote;
     bool fenced = ordered && hb_sees(&e, HB_ASYNC_SHARED, component, UINT32_MAX, time);
-    if (fenced || (ordered && !async && !remote) ||
+    if (fenced || (ordered && (own || !async) && !remote) ||
         !report_wants(grid_of(w), CHECK_INIT_NOT_VISIBLE))
         return true;
     char name[96];
