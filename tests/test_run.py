@@ -185,10 +185,10 @@ def test_wrong_element_is_named(tmp_path):
 def test_bytes_between_rows_are_guarded(tmp_path):
     """A map of D as wide as D: the store then writes all 16 bytes of the last piece."""
     ptx = kernel()
-    assert "dims=n8,m" in ptx
-    ptx = ptx.replace("dims=n8,m", "dims=n,m")
+    assert "dims=8*o0_pieces,m" in ptx
+    ptx = ptx.replace("dims=8*o0_pieces,m", "dims=n,m")
     manifest = "".join(line[3:] for line in re.search(
-        r"(?ms)^// fp4gen-manifest 1\n.*?^// end-manifest\n", ptx)[0].splitlines(True))
+        r"(?ms)^// fp4gen-manifest \d+\n.*?^// end-manifest\n", ptx)[0].splitlines(True))
     ptx = re.sub(r"fp4gen_manifest\[\d+\] = \{[^}]*\}",
                  f"fp4gen_manifest[{len(manifest)}] = "
                  "{" + ",".join(str(b) for b in manifest.encode()) + "}", ptx)
