@@ -271,6 +271,10 @@ static void describe_wait(const struct waiter *x, char *text, size_t bytes)
         describe_mbar(x->mbar, text + n, bytes - (size_t)n);
         return;
     }
+    if (!wait && !x->w->spinning) {
+        snprintf(text, bytes, "nothing, it runs on");
+        return;
+    }
     if (!wait) {
         snprintf(text, bytes,
                  "it polls without end, and nothing that it reads changes");
@@ -433,12 +437,39 @@ static void note_mbars(const struct stuck *s)
     }
 }
 
-void deadlock_report(struct cluster *c)
+static struct stuck find_waiters(struct cluster *c)
 {
     struct stuck s = {.c = c};
     for (int i = 0; i < c->cta_count; i++)
         for (int k = 0; k < c->ctas[i].warp_count; k++)
             add_groups(&s, &c->ctas[i].warps[k]);
+    return s;
+}
+
+void endless_report(struct cluster *c)
+{
+    struct stuck s = find_waiters(c);
+    if (s.count == 0)
+        return;
+    const struct waiter *busiest = &s.at[0];
+    for (int i = 1; i < s.count; i++)
+        if (s.at[i].w->steps > busiest->w->steps)
+            busiest = &s.at[i];
+    busiest->w->cur_pc = busiest->pc;
+    busiest->w->cur_lanes = busiest->lanes;
+    report(
+        c->grid, busiest->w, CHECK_DEADLOCK,
+        "the kernel does not end: a cluster has executed %llu warp instructions, and "
+        "the last %llu of them have done nothing that another warp could see",
+        (unsigned long long)c->steps, (unsigned long long)c->quiet_steps);
+    report_mend(c->grid, "if it only takes long, raise the limit: FP4EMU_STEPS");
+    note_waiters(&s);
+    free(s.at);
+}
+
+void deadlock_report(struct cluster *c)
+{
+    struct stuck s = find_waiters(c);
     if (s.count == 0)
         return;
     uint32_t *circle = calloc(warps_of(c), sizeof *circle);

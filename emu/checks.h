@@ -15,7 +15,7 @@ enum check {
 #undef CHECK_ROW
 };
 
-#define CHECK_LAST 103
+#define CHECK_LAST 104
 
 enum check_level {
     CHECK_IS_ERROR,

@@ -336,6 +336,7 @@ void cluster_reset(struct cluster *c, uint64_t number)
     coverage_reset(c);
     c->events = 0;
     c->clock = 0;
+    c->steps = c->quiet_steps = c->quiet_since = 0;
     c->wrote_global = false;
     c->next = NULL;
     c->live_ctas = c->cta_count;

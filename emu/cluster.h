@@ -83,5 +83,7 @@ void spin_free(struct warp *w);
 
 /* ---- check_deadlock.c: reports that no warp of the cluster can go on, and why. */
 void deadlock_report(struct cluster *c);
+/* ... that it has reached the limit of steps, and where its warps stand. */
+void endless_report(struct cluster *c);
 
 #endif

@@ -41,6 +41,10 @@ static const struct env_row rows[] = {
     {"FP4EMU_RECORD", "a file name", "nowhere",
      "where the choices of random, pct and replay are appended"},
     {"FP4EMU_COVERAGE", "0, 1", "0", "1: fp4emu_coverage() tells what came to pass"},
+    {"FP4EMU_STEPS", "0 .. 2^64-1", "2^32",
+     "warp instructions of a cluster before the launch is ended; 0: no limit"},
+    {"FP4EMU_PRINT", "0 .. 2^64-1", "2^26",
+     "bytes that printf may write before the launch is ended; 0: no limit"},
 };
 
 const struct env_row *env_row(size_t i)
@@ -164,10 +168,14 @@ static bool read_value(struct env *e, size_t i, const char *value, char *why,
         return read_clusters(value, &e->clusters);
     case 10:
         return read_report(value, &e->record, why, why_bytes);
-    default:
+    case 11:
         ok = read_word(value, switches, COUNT_OF(switches), &n);
         e->coverage = n != 0;
         return ok;
+    case 12:
+        return read_u64(value, &e->steps);
+    default:
+        return read_u64(value, &e->print);
     }
 }
 
@@ -203,9 +211,15 @@ static bool names_are_known(char *error, size_t error_bytes)
     return true;
 }
 
+#define NORMAL                                                                         \
+    {                                                                                  \
+        .strategy = STRATEGY_EAGER, .steps = (uint64_t)1 << 32, .print = 1 << 26       \
+    }
+
 bool env_read(struct env *e, char *error, size_t error_bytes)
 {
-    *e = (struct env){.strategy = STRATEGY_EAGER};
+    static const struct env normal = NORMAL;
+    *e = normal;
     if (!names_are_known(error, error_bytes))
         return false;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
@@ -222,7 +236,7 @@ bool env_read(struct env *e, char *error, size_t error_bytes)
 
 /* ---- what the process runs with */
 
-static struct env used = {.strategy = STRATEGY_EAGER};
+static struct env used = NORMAL;
 static char used_text[4][4096];
 
 static const char *keep(size_t slot, const char *text)

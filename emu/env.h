@@ -26,6 +26,7 @@ struct env {
     struct rule rule;
     const char *record;     /* file that choices are appended to; NULL: none */
     struct check_set check; /* all zero: the default */
+    uint64_t steps, print;  /* limits: warp instructions of a cluster; bytes; 0: none */
     bool coverage;          /* fp4emu_coverage() is wanted */
     bool quiet;             /* no reports on stderr */
     int threads;            /* host threads of a launch; 0: as many as there are CPUs */

@@ -364,6 +364,16 @@ static bool add_workspace(const struct launch *l)
     return true;
 }
 
+static uint64_t most_resident(const struct launch *l)
+{
+    int threads = (int)(l->block[0] * l->block[1] * l->block[2]);
+    uint64_t ctas = (uint64_t)l->cluster[0] * l->cluster[1] * l->cluster[2];
+    uint64_t room =
+        (uint64_t)launch_blocks_per_sm(l->function, threads, l->dyn_smem_bytes) *
+        (uint64_t)shown_device()->sm_count / ctas;
+    return room ? room : 1;
+}
+
 static void fill_grid(const struct launch *l, struct report *r)
 {
     const struct env *e = env();
@@ -384,6 +394,9 @@ static void fill_grid(const struct launch *l, struct report *r)
     grid.mma_as_hardware = e->mma == MMA_HARDWARE;
     grid.sm_count = shown_device()->sm_count;
     grid.first_clusters = first_clusters(l);
+    grid.most_resident = most_resident(l);
+    grid.step_limit = e->steps;
+    grid.print_limit = e->print;
     grid.stamp = depend_stamp();
     grid.depends_on = l->depends_on;
     grid.workspace = l->cooperative ? (uint64_t)(uintptr_t)workspace : 0;
@@ -394,6 +407,7 @@ static void fill_grid(const struct launch *l, struct report *r)
     atomic_store(&grid.ctas_done, 0);
     atomic_store(&grid.steps, 0);
     atomic_store(&grid.visible, 0);
+    atomic_store(&grid.printed, 0);
     coverage_free(grid.coverage);
     grid.coverage = e->coverage ? coverage_new() : NULL;
     atomic_store(&grid.global_events, 0);

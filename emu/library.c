@@ -210,6 +210,22 @@ static bool print_lane(struct printing *p, const char *format)
     return true;
 }
 
+/* A kernel that prints without end must not fill a disk. */
+static bool print(struct warp *w, const struct printing *p)
+{
+    struct grid *g = w->cta->cluster->grid;
+    uint64_t bytes = atomic_fetch_add(&g->printed, p->used) + p->used;
+    if (g->print_limit && bytes > g->print_limit) {
+        w->cur_lanes = (uint32_t)1 << p->lane;
+        report(g, w, CHECK_LIMIT, "the launch has printed more than %llu bytes",
+               (unsigned long long)g->print_limit);
+        report_mend(g, "if it should, raise the limit: FP4EMU_PRINT");
+        return false;
+    }
+    fwrite(p->text, 1, p->used, stdout);
+    return true;
+}
+
 static enum flow exec_vprintf(struct warp *w, const struct op *op, uint32_t lanes)
 {
     const struct opnd *in = op->opnds[2].items, *out = op->opnds[0].items;
@@ -225,7 +241,8 @@ static enum flow exec_vprintf(struct warp *w, const struct op *op, uint32_t lane
         free(format);
         if (!fine)
             return FLOW_STOP;
-        fwrite(p.text, 1, p.used, stdout);
+        if (!print(w, &p))
+            return FLOW_STOP;
         if (op->opnds[0].item_count > 0)
             memcpy(w->call + (size_t)p.lane * area + out[0].imm, &p.count,
                    sizeof p.count);

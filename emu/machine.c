@@ -81,6 +81,11 @@ static void note_unlaunched(const struct run *r)
     for (const struct cluster *c = r->stuck; c; c = c->next)
         if (c->next_number < r->cluster_count)
             count += (r->cluster_count - 1 - c->next_number) / c->number_step + 1;
+    if (r->next_number < r->first_count)
+        report_note(r->grid,
+                    "%llu clusters are not launched: the device has room for %llu",
+                    (unsigned long long)(r->first_count - r->next_number),
+                    (unsigned long long)r->grid->most_resident);
     if (count > 0)
         report_note(r->grid,
                     "%llu clusters are not launched: at first %llu are, the others as "
@@ -94,6 +99,13 @@ static bool is_wanted(const struct run *r, uint64_t number)
 {
     unsigned long long failed = atomic_load(&r->grid->failed_cluster);
     return failed == 0 || number < failed - 1;
+}
+
+/* As on a device, a cluster that waits for one that finds no room never sees it. */
+static bool has_room(const struct run *r)
+{
+    uint64_t most = r->grid->most_resident;
+    return most == 0 || (uint64_t)r->resident < most;
 }
 
 /* Which cluster is launched as the i-th: by number, or where strategies explore in an
@@ -146,7 +158,7 @@ static struct cluster *choose(struct run *r)
     bool all_idle = r->ready && r->idle_turns >= r->resident;
     if (r->ready && !all_idle)
         return pop(r);
-    if (next_start(r, &number)) {
+    if (has_room(r) && next_start(r, &number)) {
         struct cluster *c = r->spare;
         if (c)
             r->spare = c->next;

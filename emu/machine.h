@@ -296,9 +296,12 @@ struct cluster {
     struct coverage *coverage; /* owned by coverage.c; NULL: not wanted */
     uint64_t events;           /* counts what a waiting warp may see: stores, arrivals,
                                   completions, releases, exits */
-    uint64_t clock;            /* virtual time in ns */
-    bool wrote_global;         /* since grid->global_events was counted up for it */
-    void *sync;                /* barrier.cluster: owned by exec_bar.c */
+    uint64_t steps;            /* warp instructions so far */
+    uint64_t quiet_steps;      /* ... since the last event, which had this number: */
+    uint64_t quiet_since;
+    uint64_t clock;    /* virtual time in ns */
+    bool wrote_global; /* since grid->global_events was counted up for it */
+    void *sync;        /* barrier.cluster: owned by exec_bar.c */
     int live_ctas;
     struct hb *hb;            /* happens-before: hb.h; NULL: checks are off */
     struct async_op *running; /* being completed: what mbar_complete_tx belongs to */
@@ -326,7 +329,10 @@ struct grid {
     const struct check_set *checks; /* which are on; NULL: the default (checks.h) */
     bool mma_as_hardware;           /* enum mma_mode of block-scaled MMAs */
     int sm_count;                   /* for %nsmid, 0: 148 */
-    uint32_t registers; /* of a thread at launch, 0: what the largest block leaves */
+    uint32_t registers;   /* of a thread at launch, 0: what the largest block leaves */
+    uint64_t step_limit;  /* warp instructions of one cluster; 0: none */
+    uint64_t print_limit; /* bytes that printf may write; 0: none */
+    uint64_t most_resident;    /* clusters at once, as a device has room for; 0: any */
     uint64_t first_clusters;   /* launched at first, the others as these exit; 0: all */
     uint64_t id;               /* for %gridid */
     uint8_t stamp, depends_on; /* of this grid, of the one before: depend.h; 0: none */
@@ -337,6 +343,7 @@ struct grid {
     atomic_ullong ctas_done;     /* for a progress bar, readable from other threads */
     atomic_ullong steps;         /* warp instructions executed, added as clusters end */
     atomic_ullong visible;       /* of them visible, in the cluster that had most */
+    atomic_ullong printed;       /* bytes by printf */
     atomic_ullong global_events; /* counts changes of global memory */
     atomic_ullong failed_cluster; /* 1 + lowest number of a cluster that has failed */
     void *run;                    /* of the running machine */

@@ -659,6 +659,23 @@ static bool is_overtaken(const struct cluster *c)
     return failed != 0 && failed - 1 < c->number;
 }
 
+#define QUIET_SHARE 16 /* of the limit of steps, without anything that others can see  \
+                        */
+
+/* A kernel that never ends, although its state never comes back. */
+static bool is_endless(struct cluster *c, uint64_t steps)
+{
+    uint64_t events = c->events + atomic_load(&c->grid->global_events);
+    uint64_t limit = c->grid->step_limit;
+    c->steps += steps;
+    c->quiet_steps = events == c->quiet_since ? c->quiet_steps + steps : 0;
+    c->quiet_since = events;
+    if (limit == 0 || (c->steps < limit && c->quiet_steps < limit / QUIET_SHARE))
+        return false;
+    endless_report(c);
+    return true;
+}
+
 static enum progress run_rounds(struct cluster *c, uint64_t step_budget, bool alone)
 {
     uint64_t steps = 0, hurry = 1;
@@ -669,6 +686,8 @@ static enum progress run_rounds(struct cluster *c, uint64_t step_budget, bool al
             return PROGRESS_FAILED;
         if (c->live_ctas == 0)
             return finish(c) ? PROGRESS_DONE : PROGRESS_FAILED;
+        if (is_endless(c, r.steps))
+            return PROGRESS_FAILED;
         if (r.busy) {
             hurry = 1;
         } else if (c->async_first) {

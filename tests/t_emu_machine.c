@@ -256,6 +256,46 @@ TEST(work_without_effect_is_no_livelock)
     done(&r);
 }
 
+/* ---- limits */
+
+/* Forever, with a state that never comes back: one warp counts and stores, one counts.
+ */
+static const char endless[] =
+    HEAD ".visible .entry test(.param .u64 y) {\n"
+         ".reg .b32 t, s; .reg .b64 i, o; .reg .pred p, q;\n"
+         "ld.param.u64 o, [y]; ld.global.u32 s, [o]; mov.u32 t, %tid.x; mov.u64 i, 0;\n"
+         "setp.ge.u32 p, t, 32; setp.ne.u32 q, s, 0; and.pred q, q, p;\n"
+         "L: add.u64 i, i, 1; @!q bra L;\n"
+         "st.global.u64 [o+8], i; bra L; }\n";
+
+TEST(a_kernel_that_never_ends_is_stopped)
+{
+    for (uint32_t stores = 0; stores < 2; stores++) {
+        struct run r;
+        prepare(&r, endless, 1, 64);
+        words(&r)[0] = stores;
+        r.grid.step_limit = 1600000;
+        CHECK(!grid_run(&r.grid));
+        CHECK_EQ(report_check(r.grid.report), CHECK_DEADLOCK);
+        CHECK(has(&r, "does not end") && has(&r, "FP4EMU_STEPS"));
+        CHECK(has(&r, "it runs on"));
+        /* Without a store, a sixteenth of the limit is enough. */
+        CHECK((atomic_load(&r.grid.steps) > 1000000) == (stores == 1));
+        done(&r);
+    }
+}
+
+TEST(clusters_that_find_no_room_are_told)
+{
+    struct run r;
+    prepare(&r, chain, 100, 32);
+    r.grid.most_resident = 40;
+    CHECK(!grid_run(&r.grid));
+    CHECK_EQ(report_check(r.grid.report), CHECK_DEADLOCK);
+    CHECK(has(&r, "60 clusters are not launched: the device has room for 40"));
+    done(&r);
+}
+
 /* ---- checks can be left out */
 
 static const char overrun[] = HEAD ".extern .shared .align 16 .b8 sm[];\n"
@@ -378,6 +418,18 @@ TEST(vprintf_formats_each_lane)
     CHECK_STR(text, "-3 4000000000 123456789abcdef0 3.12 ab  |A%     0\n"
                     "-2 4000000000 123456789abcdef0 3.12 ab  |A%     1\n");
     CHECK_EQ(words(&r)[0], 8);
+    done(&r);
+}
+
+TEST(printing_has_a_limit)
+{
+    struct run r;
+    prepare(&r, printing, 20, 32);
+    r.grid.print_limit = 1000;
+    char *text = capture(r.arena, stdout, &r, false);
+    CHECK(strlen(text) <= 1000 && strlen(text) > 900);
+    CHECK_EQ(report_check(r.grid.report), CHECK_LIMIT);
+    CHECK(has(&r, "more than 1000 bytes") && has(&r, "FP4EMU_PRINT"));
     done(&r);
 }
 
