@@ -142,19 +142,19 @@ static Value doubled(struct emit *em, Value x)
 }
 
 /* The code plus the bits of `magic`. */
-static Value code_and_magic(struct emit *em, Value twice, float magic)
+static Value code_and_magic(struct emit *em, Value twice, float magic, bool is_bounded)
 {
     static const struct {
         float slope, start;
     } lines[] = {{1, 0}, {0.5f, 2}, {0.25f, 4}};
     Value size = emit_call1(em, "llvm.fabs", twice);
-    Value least = emit_f32(em, magic + 7);
+    Value least = is_bounded ? NULL : emit_f32(em, magic + 7);
     for (size_t i = 0; i < COUNT_OF(lines); i++) {
         Value start = emit_f32(em, magic + lines[i].start);
         Value slope = emit_f32(em, lines[i].slope);
         Value line = i == 0 ? emit_arith_one(em, EXPR_ADD, size, start, NULL)
                             : emit_arith_one(em, EXPR_FMA, size, slope, start);
-        least = emit_call2(em, "llvm.minnum", line, least);
+        least = least ? emit_call2(em, "llvm.minnum", line, least) : line;
     }
     return emit_bits(em, least);
 }
@@ -166,15 +166,16 @@ static Value shifted_sum(struct emit *em, Value word, Value code)
     return emit_asm(em, "mad.lo.s32 \t$0, $1, 16, $2;", "=r,r,r", em->i32, args, 2);
 }
 
-static Value eight_codes(struct emit *em, Value *x)
+/* Of eight values, or (is_doubled) of numbers below 14 that are twice the values. */
+static Value eight_codes(struct emit *em, Value *x, bool is_doubled)
 {
     const float magic = 0x1.8p23f;
     const uint32_t magic_bits = 0x4b400000, signs_of = 0x88888888;
     Value word = NULL, signs = emit_i32(em, 0);
     uint32_t magic_sum = 0;
     for (int i = 7; i >= 0; i--) {
-        Value twice = doubled(em, x[i]);
-        Value code = code_and_magic(em, twice, magic);
+        Value twice = is_doubled ? x[i] : doubled(em, x[i]);
+        Value code = code_and_magic(em, twice, magic, is_doubled);
         Value three[] = {signs, emit_bits(em, twice), emit_i32(em, 4)};
         signs = emit_call(em, "llvm.fshl", em->i32, three, 3); /* the top four bits */
         word = word ? shifted_sum(em, word, code) : code;
@@ -198,6 +199,12 @@ Value emit_join_codes(struct emit *em, Value *codes, int count, int bits)
     return word;
 }
 
+void emit_pack_doubled(struct emit *em, int count, Value *twice, Value *words)
+{
+    for (int i = 0; i < count / 8; i++)
+        words[i] = eight_codes(em, twice + 8 * i, true);
+}
+
 void emit_pack(struct emit *em, enum expr_type t, enum expr_path path, int count,
                Value *x, Value *words)
 {
@@ -214,7 +221,7 @@ void emit_pack(struct emit *em, enum expr_type t, enum expr_path path, int count
             continue;
         }
         if (bits == 4) {
-            words[i] = eight_codes(em, from);
+            words[i] = eight_codes(em, from, false);
             continue;
         }
         Value codes[4];

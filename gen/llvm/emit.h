@@ -137,6 +137,9 @@ bool emit_uses_hardware(const struct emit *em, enum expr_type t, enum expr_path 
 /* Codes of `count` values, packed into count * bits / 32 words. */
 void emit_pack(struct emit *em, enum expr_type t, enum expr_path path, int count,
                LLVMValueRef *x, LLVMValueRef *words);
+/* E2M1 by integers, from twice the values; these are numbers of sizes below 14. */
+void emit_pack_doubled(struct emit *em, int count, LLVMValueRef *twice,
+                       LLVMValueRef *words);
 /* x rounded to type t, as an f32. */
 LLVMValueRef emit_round_trip(struct emit *em, enum expr_type t, LLVMValueRef x);
 /* Code of one value by integer arithmetic, i32; *value, if asked for: what it stands

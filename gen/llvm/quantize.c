@@ -6,8 +6,11 @@
  *
  * fl(x / d) without a division for each value: y = fl(1/d), q = fl(x y),
  * r = fl(d q - x), fl(x / d) = fl(q - r y), the two last ones fma.  That is exact as
- * long as nothing over- or underflows; tests/t_lower.c tries every d at every place
- * where the code changes.  d q - x instead of x - d q keeps the sign of zeros. */
+ * long as nothing over- or underflows; tests/t_lower_fp4.c tries every d at every place
+ * where the code changes.  d q - x instead of x - d q keeps the sign of zeros.
+ *
+ * The integer path wants 2 x / d, that is x / (d / 2), of sizes below 14 and without
+ * NaN (emit_pack_doubled); a block that is not like that, which is rare, is made so. */
 #include "gen/llvm/emit.h"
 
 #include <math.h>
@@ -25,7 +28,54 @@ struct blocks {
     const struct expr_output *o;
     Value x[MAX_COLS];
     Value amax[MAX_BLOCKS];
+    bool is_doubled; /* codes come from 2 x / d, by integers */
+    Value has_nan;   /* is_doubled: a block has one */
 };
+
+static LLVMBasicBlockRef new_block(struct emit *em)
+{
+    return LLVMAppendBasicBlockInContext(em->context, em->function, "");
+}
+
+static Value phi(struct emit *em, Value a, LLVMBasicBlockRef from_a, Value b,
+                 LLVMBasicBlockRef from_b)
+{
+    Value v = LLVMBuildPhi(em->at, em->f32, "");
+    LLVMAddIncoming(v, &a, &from_a, 1);
+    LLVMAddIncoming(v, &b, &from_b, 1);
+    return v;
+}
+
+static void find_amax(struct emit *em, struct blocks *s, Value *amax)
+{
+    for (int b = 0; b < s->count; b++)
+        amax[b] = emit_amax(em, s->x + b * s->block, s->block);
+}
+
+/* NaN shows in the maximum, and in a block that has one the maximum is taken again. */
+static void find_amax_and_nan(struct emit *em, struct blocks *s)
+{
+    Value sizes[MAX_COLS], rare_amax[MAX_BLOCKS], all[MAX_BLOCKS];
+    for (int b = 0; b < s->count; b++) {
+        for (int i = 0; i < s->block; i++)
+            sizes[i] = emit_call1(em, "llvm.fabs", s->x[b * s->block + i]);
+        all[b] = s->amax[b] = emit_fold(em, "llvm.maximum", sizes, s->block);
+    }
+    Value most = emit_fold(em, "llvm.maximum", all, s->count);
+    /* By bits: what is said of NaN LLVM takes for unlikely, and moves behind the end of
+     * the text, where the splice has no branch back. */
+    s->has_nan = LLVMBuildICmp(em->at, LLVMIntUGT, emit_bits(em, most),
+                               emit_i32(em, 0x7f800000), "");
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(em->at);
+    LLVMBasicBlockRef rare = new_block(em), next = new_block(em);
+    LLVMBuildCondBr(em->at, LLVMBuildNot(em->at, s->has_nan, ""), next, rare);
+    LLVMPositionBuilderAtEnd(em->at, rare);
+    find_amax(em, s, rare_amax);
+    LLVMBuildBr(em->at, next);
+    LLVMPositionBuilderAtEnd(em->at, next);
+    for (int b = 0; b < s->count; b++)
+        s->amax[b] = phi(em, s->amax[b], here, rare_amax[b], rare);
+}
 
 static void open_blocks(struct emit *em, struct blocks *s, int output)
 {
@@ -36,8 +86,12 @@ static void open_blocks(struct emit *em, struct blocks *s, int output)
     s->count = s->cols / s->block;
     for (int i = 0; i < s->cols; i++)
         s->x[i] = emit_masked(em, c, i, emit_value(em, o->value, i, 1));
-    for (int b = 0; b < s->count; b++)
-        s->amax[b] = emit_amax(em, s->x + b * s->block, s->block);
+    s->is_doubled = o->format == EXPR_OUT_NVFP4 && o->rounding == EXPR_NEAREST &&
+                    !o->reciprocal && !emit_uses_hardware(em, EXPR_TYPE_E2M1, o->path);
+    if (s->is_doubled)
+        find_amax_and_nan(em, s);
+    else
+        find_amax(em, s, s->amax);
 }
 
 /* The bytes of all blocks, four to a word; rows from M on are padding and get 0. */
@@ -162,7 +216,10 @@ static void out_e2m1(struct emit *em, const struct blocks *s, int b, Value *q,
     } else {
         for (int i = 0; s->o->rounding == EXPR_HALFSTEP && i < s->block; i++)
             q[i] = to_half_steps(em, q[i]);
-        emit_pack(em, EXPR_TYPE_E2M1, s->o->path, s->block, q, words);
+        if (s->is_doubled)
+            emit_pack_doubled(em, s->block, q, words);
+        else
+            emit_pack(em, EXPR_TYPE_E2M1, s->o->path, s->block, q, words);
     }
     out_words(em, s, b * count, count, words, is_zero);
 }
@@ -202,8 +259,23 @@ static void integer_scales(struct emit *em, int count, Value *t, Value *codes,
     }
 }
 
-/* Brings d and x of every block to where the quotient is exact.  Its limits: |x / d| is
- * cut at 2^20, far above 6; what underflows is far below 1/4. */
+/* |x / d| of larger ones is cut: doubled, at 6.5, which is less than 7 and gives the
+ * code of 6 as well; else far above 6, since NaN must stay one. */
+static Value cut(struct emit *em, const struct blocks *s, Value x, Value d)
+{
+    Value limit = emit_f32(em, s->is_doubled ? 6.5f : 0x1p20f);
+    Value most = LLVMBuildFMul(em->at, d, limit, "");
+    Value least = LLVMBuildFNeg(em->at, most, "");
+    if (s->is_doubled) { /* NaN becomes `most` */
+        x = emit_call2(em, "llvm.minnum", x, most);
+        return emit_call2(em, "llvm.maxnum", x, least);
+    }
+    x = emit_call2(em, "llvm.minimum", x, most);
+    return emit_call2(em, "llvm.maximum", x, least);
+}
+
+/* Brings d and x of every block to where the quotient is exact; what underflows is far
+ * below 1/4. */
 static void scale_to_safety(struct emit *em, const struct blocks *s, Value *d, Value *x)
 {
     for (int b = 0; b < s->count; b++) {
@@ -219,38 +291,35 @@ static void scale_to_safety(struct emit *em, const struct blocks *s, Value *d, V
         factor = LLVMBuildSelect(em->at, is_infinite, emit_f32(em, 0), factor, "");
         Value scaled = LLVMBuildFMul(em->at, d[b], factor, "");
         d[b] = LLVMBuildSelect(em->at, is_infinite, emit_f32(em, 1), scaled, "");
-        Value most = LLVMBuildFMul(em->at, d[b], emit_f32(em, 0x1p20f), "");
-        Value least = LLVMBuildFNeg(em->at, most, "");
-        for (int i = b * s->block; i < (b + 1) * s->block; i++) {
-            x[i] = LLVMBuildFMul(em->at, x[i], factor, "");
-            x[i] = emit_call2(em, "llvm.minimum", x[i], most);
-            x[i] = emit_call2(em, "llvm.maximum", x[i], least);
-        }
+        for (int i = b * s->block; i < (b + 1) * s->block; i++)
+            x[i] = cut(em, s, LLVMBuildFMul(em->at, x[i], factor, ""), d[b]);
     }
 }
 
-static LLVMBasicBlockRef new_block(struct emit *em)
+/* What it takes for a block to be left as it is. */
+static Value is_safe_block(struct emit *em, const struct blocks *s, Value *d)
 {
-    return LLVMAppendBasicBlockInContext(em->context, em->function, "");
-}
-
-static Value phi(struct emit *em, Value a, LLVMBasicBlockRef from_a, Value b,
-                 LLVMBasicBlockRef from_b)
-{
-    Value v = LLVMBuildPhi(em->at, em->f32, "");
-    LLVMAddIncoming(v, &a, &from_a, 1);
-    LLVMAddIncoming(v, &b, &from_b, 1);
-    return v;
+    Value amax[MAX_BLOCKS];
+    memcpy(amax, s->amax, sizeof amax);
+    Value most = emit_fold(em, "llvm.maxnum", amax, s->count);
+    Value is_safe = LLVMBuildFCmp(em->at, LLVMRealOLE, most, emit_f32(em, 0x1p64f), "");
+    is_safe = LLVMBuildAnd(em->at, is_safe, emit_value(em, s->o->global_ok, 0, 1), "");
+    if (!s->is_doubled)
+        return is_safe;
+    Value no_nan = LLVMBuildNot(em->at, s->has_nan, "");
+    is_safe = LLVMBuildAnd(em->at, is_safe, no_nan, "");
+    for (int b = 0; b < s->count; b++) {
+        Value limit = LLVMBuildFMul(em->at, d[b], emit_f32(em, 6.5f), "");
+        Value is_below = LLVMBuildFCmp(em->at, LLVMRealOLE, s->amax[b], limit, "");
+        is_safe = LLVMBuildAnd(em->at, is_safe, is_below, "");
+    }
+    return is_safe;
 }
 
 /* Almost always nothing; a branch that no thread takes costs less than caution. */
 static void make_safe(struct emit *em, struct blocks *s, Value *d)
 {
-    Value amax[MAX_BLOCKS];
-    memcpy(amax, s->amax, sizeof amax);
-    Value most = emit_amax(em, amax, s->count);
-    Value is_safe = LLVMBuildFCmp(em->at, LLVMRealOLE, most, emit_f32(em, 0x1p64f), "");
-    is_safe = LLVMBuildAnd(em->at, is_safe, emit_value(em, s->o->global_ok, 0, 1), "");
+    Value is_safe = is_safe_block(em, s, d);
     LLVMBasicBlockRef here = LLVMGetInsertBlock(em->at);
     LLVMBasicBlockRef rare = new_block(em), next = new_block(em);
     LLVMBuildCondBr(em->at, is_safe, next, rare);
@@ -265,6 +334,15 @@ static void make_safe(struct emit *em, struct blocks *s, Value *d)
         d[b] = phi(em, d[b], here, rare_d[b], rare);
     for (int i = 0; i < s->cols; i++)
         s->x[i] = phi(em, s->x[i], here, rare_x[i], rare);
+}
+
+/* fl(1 / d) of a d that is neither huge nor tiny, as the division does it there. */
+static Value reciprocal(struct emit *em, Value d)
+{
+    Value y = emit_call1(em, "llvm.nvvm.rcp.approx.ftz.f", d);
+    Value minus_d = LLVMBuildFNeg(em->at, d, "");
+    Value rest = emit_arith_one(em, EXPR_FMA, y, minus_d, emit_f32(em, 1));
+    return emit_arith_one(em, EXPR_FMA, y, rest, y);
 }
 
 /* q[i] = fl(x[i] / d), see the top; or fl(x[i] * y). */
@@ -308,7 +386,13 @@ void emit_nvfp4(struct emit *em, int output)
     if (!s.o->reciprocal)
         make_safe(em, &s, d);
     for (int b = 0; b < s.count; b++) {
-        Value y = LLVMBuildFDiv(em->at, emit_f32(em, 1), d[b], ""), q[MAX_COLS];
+        Value y, q[MAX_COLS];
+        if (s.is_doubled)
+            d[b] = LLVMBuildFMul(em->at, d[b], emit_f32(em, 0.5f), "");
+        if (s.o->reciprocal)
+            y = LLVMBuildFDiv(em->at, emit_f32(em, 1), d[b], "");
+        else
+            y = reciprocal(em, d[b]);
         quotients(em, s.block, s.x + b * s.block, d[b], y, !s.o->reciprocal, q);
         out_e2m1(em, &s, b, q, is_zero[b]);
     }
