@@ -90,6 +90,12 @@ static const struct expr_node *scalar(struct expr *e, const char *name,
     return expr_input(e, &in);
 }
 
+/* The kernels never compute a row that is not there. */
+static const struct expr_node *always(struct expr *e)
+{
+    return expr_op2(e, EXPR_LT, expr_u32(e, 0), expr_u32(e, 1));
+}
+
 static struct expr *make_expr(struct arena *a, const struct quantize_config *q)
 {
     struct expr *e = expr_new(a);
@@ -103,7 +109,8 @@ static struct expr *make_expr(struct arena *a, const struct quantize_config *q)
     const struct expr_node *seed = NULL;
     if (q->rounding == EXPR_STOCHASTIC)
         seed = scalar(e, "seed", EXPR_U32);
-    expr_add_output(e, &o, seed);
+    if (expr_add_output(e, &o, seed))
+        e->outputs[0].row_ok = always(e);
     return e;
 }
 
@@ -116,7 +123,8 @@ static struct expr *make_amax_expr(struct arena *a, const struct quantize_config
         expr_op2(e, EXPR_LT, expr_op1(e, EXPR_ABS, x), expr_f32(e, INFINITY));
     x = expr_op3(e, EXPR_SELECT, is_finite, x, expr_f32(e, 0));
     struct expr_output o = {.format = EXPR_OUT_AMAX, .name = "amax", .value = x};
-    expr_add_output(e, &o, NULL);
+    if (expr_add_output(e, &o, NULL))
+        e->outputs[0].row_ok = always(e);
     return e;
 }
 
@@ -264,6 +272,7 @@ const struct tmpl_value *quantize_values(struct arena *a, const struct quantize_
     put_text(v, "x_shape", x_width(q) == 2 ? "m x 2k" : "m x k");
     /* The half of an interleaved X that is not read: 0, 1, or -1 */
     put_int(v, "skip", q->op != QUANTIZE_DEINTERLEAVE ? -1 : q->up_first ? 1 : 0);
+    put_text(v, "cache", q->x_form == X_HALVES ? "" : "");
     put_text(v, "layout", layout_names[q->layout]);
     put_text(v, "from", layout_names[q->from]);
     v->list[v->count++] =
