@@ -568,7 +568,7 @@ static void check_use(struct checker *c)
 {
     const unsigned all = BIT(NAME) | BIT(TARGET) | BIT(OP) | BIT(LANES) | BIT(WARPS);
     const unsigned to_codes = all | BIT(X_TYPE) | BIT(LAYOUT) | BIT(ROUNDING) |
-                              BIT(PATH) | BIT(DIVISION) | BIT(BUFFERS);
+                              BIT(PATH) | BIT(DIVISION);
     const unsigned used_by[] = {
         [QUANTIZE_PLAIN] = to_codes,
         [QUANTIZE_DEINTERLEAVE] = to_codes | BIT(X_ORDER),
@@ -721,7 +721,6 @@ static void fill_quantize(struct arena *a, struct config *c, const struct settin
     q->precise = word_index(s, FIELD_Q_MATH) != 0;
     q->lanes = s[FIELD_Q_LANES].integer;
     q->warps = s[FIELD_Q_WARPS].integer;
-    q->buffers = s[FIELD_Q_BUFFERS].integer;
     c->quantize = q;
 }
 

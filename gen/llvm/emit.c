@@ -38,8 +38,9 @@ static void hoist(struct emit *em, const struct expr_node *n)
 static void find_hoists(struct emit *em)
 {
     const struct expr *e = em->e;
-    em->hoists = ARENA_ARRAY(em->arena, struct emit_hoist,
-                             (size_t)e->node_count + EXPR_MAX_INPUTS + 1);
+    em->hoists =
+        ARENA_ARRAY(em->arena, struct emit_hoist,
+                    (size_t)e->node_count + EXPR_MAX_INPUTS + EXPR_MAX_OUTPUTS);
     for (int i = 0; i < e->node_count; i++) {
         const struct expr_node *n = e->nodes[i];
         if (!em->reachable[i] || emit_is_column_free(n))
@@ -54,6 +55,8 @@ static void find_hoists(struct emit *em)
         hoist(em, e->outputs[i].global_ok);
         hoist(em, e->outputs[i].row_hash);
         hoist(em, e->outputs[i].row_ok);
+        if (emit_is_doubled(em, &e->outputs[i]))
+            em->hoists[em->hoist_count++].inverse = &e->outputs[i];
     }
 }
 
@@ -65,9 +68,17 @@ const char *emit_hoist_name(struct emit *em, int i)
 Value emit_hoisted_row(struct emit *em, int input)
 {
     for (int i = 0; i < em->hoist_count; i++)
-        if (!em->hoists[i].node && em->hoists[i].aux == input)
+        if (!em->hoists[i].node && !em->hoists[i].inverse && em->hoists[i].aux == input)
             return emit_in(em, emit_hoist_name(em, i), em->i64);
     return NULL;
+}
+
+Value emit_hoisted_inverse(struct emit *em, const struct expr_output *o)
+{
+    int i = 0;
+    while (em->hoists[i].inverse != o)
+        i++;
+    return emit_in(em, emit_hoist_name(em, i), em->f32);
 }
 
 /* ---- blocks */
@@ -86,6 +97,9 @@ static void emit_tile(struct emit *em)
             v = emit_value(em, n, 0, 1);
             if (n->type == EXPR_PRED)
                 v = LLVMBuildZExt(em->at, v, em->i32, "");
+        } else if (em->hoists[i].inverse) {
+            Value global = emit_value(em, em->hoists[i].inverse->global, 0, 1);
+            v = LLVMBuildFDiv(em->at, emit_f32(em, 1), global, "");
         } else {
             const struct expr_input *in = &em->e->inputs[em->hoists[i].aux];
             Value base = emit_in(em, emit_arg_name(em, in, ""), em->i64);

@@ -28,8 +28,9 @@ enum emit_block {
 
 /* A value that the tile block computes and the chunk blocks use. */
 struct emit_hoist {
-    const struct expr_node *node; /* NULL: the address of the row of input `aux` */
-    int aux;
+    const struct expr_node *node;      /* NULL: what follows */
+    const struct expr_output *inverse; /* 1 / its global scale; NULL: what follows */
+    int aux;                           /* the address of the row of this input */
 };
 
 /* The template's registers, see gen/lower.h. */
@@ -127,6 +128,7 @@ bool emit_is_column_free(const struct expr_node *n);
  */
 const char *emit_hoist_name(struct emit *em, int i);
 LLVMValueRef emit_hoisted_row(struct emit *em, int input);
+LLVMValueRef emit_hoisted_inverse(struct emit *em, const struct expr_output *o);
 /* Value of node `n` for element (or block) `i` of a consumer; `per` is how many columns
  * one of the consumer's values has: 1, 16 or 32. */
 LLVMValueRef emit_value(struct emit *em, const struct expr_node *n, int i, int per);
@@ -152,6 +154,8 @@ LLVMValueRef emit_join_codes(struct emit *em, LLVMValueRef *codes, int count, in
 /* ---- gen/llvm/quantize.c: outputs with scales */
 
 void emit_nvfp4(struct emit *em, int output);
+/* Do codes of this output come from 2 x / d, by integers? */
+bool emit_is_doubled(const struct emit *em, const struct expr_output *o);
 void emit_mx(struct emit *em, int output);
 
 #endif

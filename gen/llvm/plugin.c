@@ -150,7 +150,8 @@ static bool lower(struct arena *a, const struct request *r, struct buf *reply,
         LLVMDisposeMemoryBuffer(ptx);
         buf_printf(reply, "hoists");
         for (int i = 0; i < em.hoist_count; i++)
-            buf_printf(reply, " %d", em.hoists[i].node ? 32 : 64);
+            buf_printf(reply, " %d",
+                       em.hoists[i].node || em.hoists[i].inverse ? 32 : 64);
         buf_puts(reply, "\n");
         for (int b = 0; ok && b < EMIT_BLOCK_COUNT; b++)
             ok = add_block(a, text, emit_block_name((enum emit_block)b), r->prefix,

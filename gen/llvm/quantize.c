@@ -23,13 +23,15 @@ enum {
     MAX_BLOCKS = 4,
 };
 
+/* |x / d| up to this needs no limit: it is less than 7, and has the code of 6. */
+static const float most_times = 6.5f;
+
 struct blocks {
     int output, cols, count, block; /* block: columns of one */
     const struct expr_output *o;
     Value x[MAX_COLS];
     Value amax[MAX_BLOCKS];
-    bool is_doubled; /* codes come from 2 x / d, by integers */
-    Value has_nan;   /* is_doubled: a block has one */
+    bool is_doubled; /* see emit_is_doubled() */
 };
 
 static LLVMBasicBlockRef new_block(struct emit *em)
@@ -40,7 +42,7 @@ static LLVMBasicBlockRef new_block(struct emit *em)
 static Value phi(struct emit *em, Value a, LLVMBasicBlockRef from_a, Value b,
                  LLVMBasicBlockRef from_b)
 {
-    Value v = LLVMBuildPhi(em->at, em->f32, "");
+    Value v = LLVMBuildPhi(em->at, LLVMTypeOf(a), "");
     LLVMAddIncoming(v, &a, &from_a, 1);
     LLVMAddIncoming(v, &b, &from_b, 1);
     return v;
@@ -52,29 +54,10 @@ static void find_amax(struct emit *em, struct blocks *s, Value *amax)
         amax[b] = emit_amax(em, s->x + b * s->block, s->block);
 }
 
-/* NaN shows in the maximum, and in a block that has one the maximum is taken again. */
-static void find_amax_and_nan(struct emit *em, struct blocks *s)
+bool emit_is_doubled(const struct emit *em, const struct expr_output *o)
 {
-    Value sizes[MAX_COLS], rare_amax[MAX_BLOCKS], all[MAX_BLOCKS];
-    for (int b = 0; b < s->count; b++) {
-        for (int i = 0; i < s->block; i++)
-            sizes[i] = emit_call1(em, "llvm.fabs", s->x[b * s->block + i]);
-        all[b] = s->amax[b] = emit_fold(em, "llvm.maximum", sizes, s->block);
-    }
-    Value most = emit_fold(em, "llvm.maximum", all, s->count);
-    /* By bits: what is said of NaN LLVM takes for unlikely, and moves behind the end of
-     * the text, where the splice has no branch back. */
-    s->has_nan = LLVMBuildICmp(em->at, LLVMIntUGT, emit_bits(em, most),
-                               emit_i32(em, 0x7f800000), "");
-    LLVMBasicBlockRef here = LLVMGetInsertBlock(em->at);
-    LLVMBasicBlockRef rare = new_block(em), next = new_block(em);
-    LLVMBuildCondBr(em->at, LLVMBuildNot(em->at, s->has_nan, ""), next, rare);
-    LLVMPositionBuilderAtEnd(em->at, rare);
-    find_amax(em, s, rare_amax);
-    LLVMBuildBr(em->at, next);
-    LLVMPositionBuilderAtEnd(em->at, next);
-    for (int b = 0; b < s->count; b++)
-        s->amax[b] = phi(em, s->amax[b], here, rare_amax[b], rare);
+    return o->format == EXPR_OUT_NVFP4 && o->rounding == EXPR_NEAREST &&
+           !o->reciprocal && !emit_uses_hardware(em, EXPR_TYPE_E2M1, o->path);
 }
 
 static void open_blocks(struct emit *em, struct blocks *s, int output)
@@ -86,11 +69,8 @@ static void open_blocks(struct emit *em, struct blocks *s, int output)
     s->count = s->cols / s->block;
     for (int i = 0; i < s->cols; i++)
         s->x[i] = emit_masked(em, c, i, emit_value(em, o->value, i, 1));
-    s->is_doubled = o->format == EXPR_OUT_NVFP4 && o->rounding == EXPR_NEAREST &&
-                    !o->reciprocal && !emit_uses_hardware(em, EXPR_TYPE_E2M1, o->path);
-    if (s->is_doubled)
-        find_amax_and_nan(em, s);
-    else
+    s->is_doubled = emit_is_doubled(em, o);
+    if (!s->is_doubled) /* else it is looked at more closely */
         find_amax(em, s, s->amax);
 }
 
@@ -243,7 +223,9 @@ static void hardware_scales(struct emit *em, int count, Value *t, Value *codes,
             values[b + k] = LLVMBuildFPExt(em->at, half, em->f32, "");
             Value code =
                 LLVMBuildLShr(em->at, wide, emit_i32(em, (uint32_t)(8 * k)), "");
-            codes[b + k] = LLVMBuildAnd(em->at, code, emit_i32(em, 0xff), "");
+            if (two) /* else the other half is the code of 0 */
+                code = LLVMBuildAnd(em->at, code, emit_i32(em, 0xff), "");
+            codes[b + k] = code;
         }
     }
 }
@@ -259,11 +241,10 @@ static void integer_scales(struct emit *em, int count, Value *t, Value *codes,
     }
 }
 
-/* |x / d| of larger ones is cut: doubled, at 6.5, which is less than 7 and gives the
- * code of 6 as well; else far above 6, since NaN must stay one. */
+/* |x / d| of larger ones is cut; if NaN must stay one, far above 6. */
 static Value cut(struct emit *em, const struct blocks *s, Value x, Value d)
 {
-    Value limit = emit_f32(em, s->is_doubled ? 6.5f : 0x1p20f);
+    Value limit = emit_f32(em, s->is_doubled ? most_times : 0x1p20f);
     Value most = LLVMBuildFMul(em->at, d, limit, "");
     Value least = LLVMBuildFNeg(em->at, most, "");
     if (s->is_doubled) { /* NaN becomes `most` */
@@ -296,30 +277,14 @@ static void scale_to_safety(struct emit *em, const struct blocks *s, Value *d, V
     }
 }
 
-/* What it takes for a block to be left as it is. */
-static Value is_safe_block(struct emit *em, const struct blocks *s, Value *d)
+/* Almost always nothing; a branch that no thread takes costs less than caution. */
+static void make_safe(struct emit *em, struct blocks *s, Value *d)
 {
     Value amax[MAX_BLOCKS];
     memcpy(amax, s->amax, sizeof amax);
     Value most = emit_fold(em, "llvm.maxnum", amax, s->count);
     Value is_safe = LLVMBuildFCmp(em->at, LLVMRealOLE, most, emit_f32(em, 0x1p64f), "");
     is_safe = LLVMBuildAnd(em->at, is_safe, emit_value(em, s->o->global_ok, 0, 1), "");
-    if (!s->is_doubled)
-        return is_safe;
-    Value no_nan = LLVMBuildNot(em->at, s->has_nan, "");
-    is_safe = LLVMBuildAnd(em->at, is_safe, no_nan, "");
-    for (int b = 0; b < s->count; b++) {
-        Value limit = LLVMBuildFMul(em->at, d[b], emit_f32(em, 6.5f), "");
-        Value is_below = LLVMBuildFCmp(em->at, LLVMRealOLE, s->amax[b], limit, "");
-        is_safe = LLVMBuildAnd(em->at, is_safe, is_below, "");
-    }
-    return is_safe;
-}
-
-/* Almost always nothing; a branch that no thread takes costs less than caution. */
-static void make_safe(struct emit *em, struct blocks *s, Value *d)
-{
-    Value is_safe = is_safe_block(em, s, d);
     LLVMBasicBlockRef here = LLVMGetInsertBlock(em->at);
     LLVMBasicBlockRef rare = new_block(em), next = new_block(em);
     LLVMBuildCondBr(em->at, is_safe, next, rare);
@@ -362,40 +327,116 @@ static void quotients(struct emit *em, int count, Value *x, Value d, Value y,
     emit_arith(em, EXPR_FMA, count, rest, ys, q, q);
 }
 
-void emit_nvfp4(struct emit *em, int output)
+/* Scales of blocks whose amax is known: codes, and d = scale * global. */
+static void find_scales(struct emit *em, const struct blocks *s, Value *t, Value *codes,
+                        Value *d)
 {
-    struct blocks s;
-    open_blocks(em, &s, output);
-    Value global = emit_value(em, s.o->global, 0, 1);
-    Value t[MAX_BLOCKS], codes[MAX_BLOCKS], scales[MAX_BLOCKS], d[MAX_BLOCKS];
-    Value is_zero[MAX_BLOCKS];
-    for (int b = 0; b < s.count; b++) {
-        Value sixth =
-            LLVMBuildFMul(em->at, s.amax[b], emit_f32(em, 0x1.555556p-3f), "");
-        t[b] = LLVMBuildFDiv(em->at, sixth, global, "");
-    }
-    if (emit_uses_hardware(em, EXPR_TYPE_E4M3, s.o->path))
-        hardware_scales(em, s.count, t, codes, scales);
+    Value global = emit_value(em, s->o->global, 0, 1), scales[MAX_BLOCKS];
+    if (emit_uses_hardware(em, EXPR_TYPE_E4M3, s->o->path))
+        hardware_scales(em, s->count, t, codes, scales);
     else
-        integer_scales(em, s.count, t, codes, scales);
-    for (int b = 0; b < s.count; b++) {
+        integer_scales(em, s->count, t, codes, scales);
+    for (int b = 0; b < s->count; b++)
         d[b] = LLVMBuildFMul(em->at, scales[b], global, "");
-        is_zero[b] = LLVMBuildICmp(em->at, LLVMIntEQ, codes[b], emit_i32(em, 0), "");
-    }
-    out_scales(em, &s, codes);
-    if (!s.o->reciprocal)
-        make_safe(em, &s, d);
-    for (int b = 0; b < s.count; b++) {
+}
+
+static Value sixth(struct emit *em, Value amax)
+{
+    return LLVMBuildFMul(em->at, amax, emit_f32(em, 0x1.555556p-3f), "");
+}
+
+static void divide_by_global(struct emit *em, const struct blocks *s, Value *t)
+{
+    Value global = emit_value(em, s->o->global, 0, 1);
+    for (int b = 0; b < s->count; b++)
+        t[b] = LLVMBuildFDiv(em->at, sixth(em, s->amax[b]), global, "");
+}
+
+static void out_blocks(struct emit *em, struct blocks *s, Value *d, Value *codes)
+{
+    for (int b = 0; b < s->count; b++) {
         Value y, q[MAX_COLS];
-        if (s.is_doubled)
+        Value is_zero = LLVMBuildICmp(em->at, LLVMIntEQ, codes[b], emit_i32(em, 0), "");
+        if (s->is_doubled)
             d[b] = LLVMBuildFMul(em->at, d[b], emit_f32(em, 0.5f), "");
-        if (s.o->reciprocal)
+        if (s->o->reciprocal)
             y = LLVMBuildFDiv(em->at, emit_f32(em, 1), d[b], "");
         else
             y = reciprocal(em, d[b]);
-        quotients(em, s.block, s.x + b * s.block, d[b], y, !s.o->reciprocal, q);
-        out_e2m1(em, &s, b, q, is_zero[b]);
+        quotients(em, s->block, s->x + b * s->block, d[b], y, !s->o->reciprocal, q);
+        out_e2m1(em, s, b, q, is_zero);
     }
+}
+
+/* As if nothing were odd: NaN shows in the maximum, which is divided by `global` as x
+ * is by d.  Then one comparison a block says whether that was right. */
+static Value guess_scales(struct emit *em, struct blocks *s, Value *codes, Value *d)
+{
+    Value sizes[MAX_COLS], all[MAX_BLOCKS], t[MAX_BLOCKS];
+    Value global = emit_value(em, s->o->global, 0, 1);
+    Value inverse = emit_hoisted_inverse(em, s->o);
+    for (int b = 0; b < s->count; b++) {
+        for (int i = 0; i < s->block; i++)
+            sizes[i] = emit_call1(em, "llvm.fabs", s->x[b * s->block + i]);
+        all[b] = s->amax[b] = emit_fold(em, "llvm.maximum", sizes, s->block);
+        Value part = sixth(em, s->amax[b]);
+        quotients(em, 1, &part, global, inverse, true, &t[b]);
+    }
+    find_scales(em, s, t, codes, d);
+    Value most = emit_fold(em, "llvm.maximum", all, s->count);
+    Value is_right =
+        LLVMBuildFCmp(em->at, LLVMRealOLE, most, emit_f32(em, 0x1p64f), "");
+    is_right =
+        LLVMBuildAnd(em->at, is_right, emit_value(em, s->o->global_ok, 0, 1), "");
+    for (int b = 0; b < s->count; b++) {
+        Value limit = LLVMBuildFMul(em->at, d[b], emit_f32(em, most_times), "");
+        Value is_below = LLVMBuildFCmp(em->at, LLVMRealOLE, s->amax[b], limit, "");
+        is_right = LLVMBuildAnd(em->at, is_right, is_below, "");
+    }
+    return is_right;
+}
+
+static void emit_doubled(struct emit *em, struct blocks *s)
+{
+    Value codes[MAX_BLOCKS], d[MAX_BLOCKS], t[MAX_BLOCKS];
+    Value is_right = guess_scales(em, s, codes, d);
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(em->at);
+    LLVMBasicBlockRef rare = new_block(em), next = new_block(em);
+    LLVMBuildCondBr(em->at, is_right, next, rare);
+    LLVMPositionBuilderAtEnd(em->at, rare);
+    Value rare_codes[MAX_BLOCKS], rare_d[MAX_BLOCKS], rare_x[MAX_COLS];
+    find_amax(em, s, s->amax);
+    divide_by_global(em, s, t);
+    find_scales(em, s, t, rare_codes, rare_d);
+    memcpy(rare_x, s->x, sizeof rare_x);
+    scale_to_safety(em, s, rare_d, rare_x);
+    LLVMBuildBr(em->at, next);
+    LLVMPositionBuilderAtEnd(em->at, next);
+    for (int b = 0; b < s->count; b++) {
+        codes[b] = phi(em, codes[b], here, rare_codes[b], rare);
+        d[b] = phi(em, d[b], here, rare_d[b], rare);
+    }
+    for (int i = 0; i < s->cols; i++)
+        s->x[i] = phi(em, s->x[i], here, rare_x[i], rare);
+    out_scales(em, s, codes);
+    out_blocks(em, s, d, codes);
+}
+
+void emit_nvfp4(struct emit *em, int output)
+{
+    struct blocks s;
+    Value t[MAX_BLOCKS], codes[MAX_BLOCKS], d[MAX_BLOCKS];
+    open_blocks(em, &s, output);
+    if (s.is_doubled) {
+        emit_doubled(em, &s);
+        return;
+    }
+    divide_by_global(em, &s, t);
+    find_scales(em, &s, t, codes, d);
+    out_scales(em, &s, codes);
+    if (!s.o->reciprocal)
+        make_safe(em, &s, d);
+    out_blocks(em, &s, d, codes);
 }
 
 /* ---- MX */
