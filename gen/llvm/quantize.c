@@ -206,14 +206,13 @@ static void out_e2m1(struct emit *em, const struct blocks *s, int b, Value *q,
 
 /* ---- NVFP4 */
 
-/* Codes (i32) and values (f32) of the scales. */
+/* Codes (i32) and values (f32) of the scales t, whose sign bits are clear. */
 static void hardware_scales(struct emit *em, int count, Value *t, Value *codes,
                             Value *values)
 {
     for (int b = 0; b < count; b += 2) {
         bool two = b + 1 < count;
-        Value low = emit_call1(em, "llvm.fabs", t[b]);
-        Value high = two ? emit_call1(em, "llvm.fabs", t[b + 1]) : emit_f32(em, 0);
+        Value low = t[b], high = two ? t[b + 1] : emit_f32(em, 0);
         Value both = emit_call2(em, "llvm.nvvm.ff.to.e4m3x2.rn", high, low);
         Value halves = emit_call1(em, "llvm.nvvm.e4m3x2.to.f16x2.rn", both);
         Value wide = LLVMBuildZExt(em->at, both, em->i32, "");
@@ -234,7 +233,7 @@ static void integer_scales(struct emit *em, int count, Value *t, Value *codes,
                            Value *values)
 {
     for (int b = 0; b < count; b++) {
-        Value size = emit_call1(em, "llvm.fabs", t[b]), value;
+        Value size = t[b], value;
         codes[b] = emit_code(em, EXPR_TYPE_E4M3, size, &value);
         Value is_nan = LLVMBuildFCmp(em->at, LLVMRealUNO, size, size, "");
         values[b] = LLVMBuildSelect(em->at, is_nan, size, value, "");
@@ -327,11 +326,11 @@ static void quotients(struct emit *em, int count, Value *x, Value d, Value y,
     emit_arith(em, EXPR_FMA, count, rest, ys, q, q);
 }
 
-/* Scales of blocks whose amax is known: codes, and d = scale * global. */
-static void find_scales(struct emit *em, const struct blocks *s, Value *t, Value *codes,
-                        Value *d)
+/* Codes of the scales t, and d = scale * global. */
+static void find_scales(struct emit *em, const struct blocks *s, Value *t, Value global,
+                        Value *codes, Value *d)
 {
-    Value global = emit_value(em, s->o->global, 0, 1), scales[MAX_BLOCKS];
+    Value scales[MAX_BLOCKS];
     if (emit_uses_hardware(em, EXPR_TYPE_E4M3, s->o->path))
         hardware_scales(em, s->count, t, codes, scales);
     else
@@ -345,11 +344,14 @@ static Value sixth(struct emit *em, Value amax)
     return LLVMBuildFMul(em->at, amax, emit_f32(em, 0x1.555556p-3f), "");
 }
 
+/* A negative global scale, or a NaN, has a sign. */
 static void divide_by_global(struct emit *em, const struct blocks *s, Value *t)
 {
     Value global = emit_value(em, s->o->global, 0, 1);
-    for (int b = 0; b < s->count; b++)
+    for (int b = 0; b < s->count; b++) {
         t[b] = LLVMBuildFDiv(em->at, sixth(em, s->amax[b]), global, "");
+        t[b] = emit_call1(em, "llvm.fabs", t[b]);
+    }
 }
 
 static void out_blocks(struct emit *em, struct blocks *s, Value *d, Value *codes)
@@ -357,8 +359,6 @@ static void out_blocks(struct emit *em, struct blocks *s, Value *d, Value *codes
     for (int b = 0; b < s->count; b++) {
         Value y, q[MAX_COLS];
         Value is_zero = LLVMBuildICmp(em->at, LLVMIntEQ, codes[b], emit_i32(em, 0), "");
-        if (s->is_doubled)
-            d[b] = LLVMBuildFMul(em->at, d[b], emit_f32(em, 0.5f), "");
         if (s->o->reciprocal)
             y = LLVMBuildFDiv(em->at, emit_f32(em, 1), d[b], "");
         else
@@ -368,8 +368,13 @@ static void out_blocks(struct emit *em, struct blocks *s, Value *d, Value *codes
     }
 }
 
+static Value halved(struct emit *em, Value x)
+{
+    return LLVMBuildFMul(em->at, x, emit_f32(em, 0.5f), "");
+}
+
 /* As if nothing were odd: NaN shows in the maximum, which is divided by `global` as x
- * is by d.  Then one comparison a block says whether that was right. */
+ * is by d.  Then one comparison a block says whether that was right.  d is halved. */
 static Value guess_scales(struct emit *em, struct blocks *s, Value *codes, Value *d)
 {
     Value sizes[MAX_COLS], all[MAX_BLOCKS], t[MAX_BLOCKS];
@@ -382,14 +387,14 @@ static Value guess_scales(struct emit *em, struct blocks *s, Value *codes, Value
         Value part = sixth(em, s->amax[b]);
         quotients(em, 1, &part, global, inverse, true, &t[b]);
     }
-    find_scales(em, s, t, codes, d);
+    find_scales(em, s, t, halved(em, global), codes, d);
     Value most = emit_fold(em, "llvm.maximum", all, s->count);
     Value is_right =
         LLVMBuildFCmp(em->at, LLVMRealOLE, most, emit_f32(em, 0x1p64f), "");
     is_right =
         LLVMBuildAnd(em->at, is_right, emit_value(em, s->o->global_ok, 0, 1), "");
     for (int b = 0; b < s->count; b++) {
-        Value limit = LLVMBuildFMul(em->at, d[b], emit_f32(em, most_times), "");
+        Value limit = LLVMBuildFMul(em->at, d[b], emit_f32(em, 2 * most_times), "");
         Value is_below = LLVMBuildFCmp(em->at, LLVMRealOLE, s->amax[b], limit, "");
         is_right = LLVMBuildAnd(em->at, is_right, is_below, "");
     }
@@ -407,9 +412,11 @@ static void emit_doubled(struct emit *em, struct blocks *s)
     Value rare_codes[MAX_BLOCKS], rare_d[MAX_BLOCKS], rare_x[MAX_COLS];
     find_amax(em, s, s->amax);
     divide_by_global(em, s, t);
-    find_scales(em, s, t, rare_codes, rare_d);
+    find_scales(em, s, t, emit_value(em, s->o->global, 0, 1), rare_codes, rare_d);
     memcpy(rare_x, s->x, sizeof rare_x);
     scale_to_safety(em, s, rare_d, rare_x);
+    for (int b = 0; b < s->count; b++)
+        rare_d[b] = halved(em, rare_d[b]);
     LLVMBuildBr(em->at, next);
     LLVMPositionBuilderAtEnd(em->at, next);
     for (int b = 0; b < s->count; b++) {
@@ -432,7 +439,7 @@ void emit_nvfp4(struct emit *em, int output)
         return;
     }
     divide_by_global(em, &s, t);
-    find_scales(em, &s, t, codes, d);
+    find_scales(em, &s, t, emit_value(em, s.o->global, 0, 1), codes, d);
     out_scales(em, &s, codes);
     if (!s.o->reciprocal)
         make_safe(em, &s, d);
