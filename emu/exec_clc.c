@@ -214,6 +214,17 @@ static bool check_slot(struct warp *w, const struct cta *c, uint32_t offset)
     return false;
 }
 
+/* The request reaches the barrier of its own CTA as the thread itself would, so that
+ * order in the program is enough (libcu++ 13.0 goes by that); not so in other CTAs. */
+static bool tell_hb(struct warp *w, struct cta *c, uint32_t offset, int lane)
+{
+    struct mbar *m = mbar_find(c, offset);
+    if (c != w->cta || !m)
+        return hb_mbar_target(w, c, offset, lane);
+    hb_mbar_acts(w);
+    return hb_mbar_use(w, m, lane);
+}
+
 static bool try_cancel(struct warp *w, const struct op *op, int lane)
 {
     struct cluster *k = w->cta->cluster;
@@ -240,7 +251,7 @@ static bool try_cancel(struct warp *w, const struct op *op, int lane)
         }
         if (is_gone(w, c.cta) || !check_slot(w, c.cta, c.offset))
             return false;
-        if (w->hb && !hb_mbar_target(w, c.cta, c.mbar_offset, lane))
+        if (w->hb && !tell_hb(w, c.cta, c.mbar_offset, lane))
             return false;
         struct async_op *o = async_new(w, ASYNC_COPY_IN, lane);
         memcpy(&o->arg, &c, sizeof c);

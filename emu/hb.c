@@ -392,6 +392,20 @@ static void fence_some(struct hb_view *v, void *arg)
     fence_view(v, arg);
 }
 
+static void fence_lanes(struct hb_warp *h, struct fencing f)
+{
+    if (!are_all(f.warp, f.lanes)) {
+        each_view(h, f.lanes, fence_some, &f);
+        return;
+    }
+    fence_view(&h->all, &f);
+    for (int k = 0; k < h->some_count; k++) {
+        struct fencing own = f;
+        own.lanes = h->some[k].lanes;
+        fence_view(&h->some[k], &own);
+    }
+}
+
 void hb_fence(struct warp *w, const struct op *op, uint32_t lanes)
 {
     struct hb_warp *h = w->hb;
@@ -412,18 +426,18 @@ void hb_fence(struct warp *w, const struct op *op, uint32_t lanes)
         f.releases = m->releases;
         f.inits = m->releases && m->scope != HB_SCOPE_CTA;
     }
-    if (are_all(w, lanes)) {
-        fence_view(&h->all, &f);
-        for (int k = 0; k < h->some_count; k++) {
-            struct fencing own = f;
-            own.lanes = h->some[k].lanes;
-            fence_view(&h->some[k], &own);
-        }
-    } else {
-        each_view(h, lanes, fence_some, &f);
-    }
+    fence_lanes(h, f);
     h->published = true;
     h->synced = false;
+}
+
+/* What relaxed reads have seen is known behind a named barrier (libcu++ 13.0 goes by
+ * that in for_each_canceled_block). */
+void hb_fence_of_barrier(struct warp *w, uint32_t lanes)
+{
+    struct fencing f = {
+        .warp = w, .lanes = lanes, .now = w->hb->time, .acquires = true};
+    fence_lanes(w->hb, f);
 }
 
 /* ---- clusters */

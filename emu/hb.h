@@ -175,6 +175,7 @@ static inline bool hb_sees(const struct hb_eye *e, enum hb_proxy proxy,
  * barriers, which order memory by the letter of the manual. */
 void hb_sync(struct warp *w, uint32_t lanes, bool orders);
 void hb_fence(struct warp *w, const struct op *op, uint32_t lanes);
+void hb_fence_of_barrier(struct warp *w, uint32_t lanes);
 /* Publishes what the lanes know and have done; takes it up. */
 void hb_release(struct warp *w, uint32_t lanes, struct hb_know *into);
 void hb_acquire(struct warp *w, uint32_t lanes, const struct hb_know *from);

@@ -284,6 +284,7 @@ static struct hb_know *bar_of(struct cta *t, uint32_t number)
 
 void hb_bar_arrive(struct warp *w, uint32_t number, uint32_t lanes)
 {
+    hb_fence_of_barrier(w, lanes);
     hb_release(w, lanes, bar_of(w->cta, number));
 }
 
