@@ -173,6 +173,7 @@ check-all:  ## test, and before it format, clang-tidy and fuzzing
 bench: deps  ## measure the generator and the emulator; writes bench/results.json
 	@$(SUBMAKE) all build/release/bench/gen_rate
 	@$(PYTHON) bench/run.py
+	@$(PYTHON) bench/epilogue.py
 
 golden: deps  ## rewrite tests/golden; review the diff like code
 	@$(SUBMAKE) all
