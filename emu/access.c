@@ -219,9 +219,15 @@ static bool blame_shared(struct warp *w, uint32_t address, uint32_t bytes,
                "reaches only the own one (%u)",
                address, rank, t->rank);
     else if (c->ctas[rank].live_warps == 0)
-        report(c->grid, w, CHECK_CTA_EXIT,
-               "shared address 0x%x lies in block %u of the cluster, which has exited",
-               address, rank);
+        report(
+            c->grid, w,
+            hb_has_left_barrier(&c->ctas[rank]) ? CHECK_CLUSTER_BARRIER
+                                                : CHECK_CTA_EXIT,
+            "shared address 0x%x lies in block %u of the cluster, which has exited%s",
+            address, rank,
+            hb_has_left_barrier(&c->ctas[rank])
+                ? " between its arrive and its wait at the cluster barrier"
+                : "");
     else if (offset < SMEM_RESERVED_BYTES)
         report(
             c->grid, w, CHECK_OUT_OF_BOUNDS,

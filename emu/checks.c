@@ -52,18 +52,34 @@ const char *check_level_word(enum check_level level)
     return words[level];
 }
 
-static enum check_action normal_action(enum check_level level)
+static enum check_action action_of(const struct check_set *s, enum check_level level)
 {
-    return level == CHECK_IS_ERROR     ? CHECK_STOP
-           : level == CHECK_IS_WARNING ? CHECK_WARN
-                                       : CHECK_OFF;
+    switch (level) {
+    case CHECK_IS_ERROR:
+        return CHECK_STOP;
+    case CHECK_IS_WARNING:
+        return CHECK_WARN;
+    case CHECK_IS_PEDANTIC:
+        return s && s->pedantic ? CHECK_WARN : CHECK_OFF;
+    case CHECK_IS_REMARK:
+        return s && s->remarks ? CHECK_WARN : CHECK_OFF;
+    }
+    return CHECK_STOP;
 }
 
 enum check_action check_action(const struct check_set *s, enum check check)
 {
     if (s && s->is_set && (int)check >= 0 && (int)check <= CHECK_LAST)
         return (enum check_action)s->action[check];
-    return normal_action(check_level(check));
+    return action_of(s, check_level(check));
+}
+
+enum check_action check_action_at(const struct check_set *s, enum check check,
+                                  enum check_level level)
+{
+    if (s && (s->off || s->is_switched[check]))
+        return check_action(s, check);
+    return action_of(s, level);
 }
 
 /* ---- FP4EMU_CHECK */
@@ -77,16 +93,12 @@ static bool set_level(struct check_set *s, const char *word, size_t length)
         n++;
     if (n == COUNT_OF(words))
         return false;
-    *s = (struct check_set){.is_set = true, .off = n == 0, .pedantic = n == 3};
+    *s = (struct check_set){
+        .is_set = true, .off = n == 0, .remarks = n >= 2, .pedantic = n == 3};
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         const struct row *r = &rows[i];
-        enum check_action a = normal_action(r->level);
-        if (n == 0 && r->how == SOFT)
-            a = CHECK_OFF;
-        if ((n >= 2 && r->level == CHECK_IS_REMARK) ||
-            (n == 3 && r->level == CHECK_IS_PEDANTIC))
-            a = CHECK_WARN;
-        s->action[r->number] = (uint8_t)a;
+        bool out = n == 0 && r->how == SOFT;
+        s->action[r->number] = (uint8_t)(out ? CHECK_OFF : action_of(s, r->level));
     }
     return true;
 }
@@ -131,7 +143,7 @@ static bool set_switch(struct check_set *s, const char *word, size_t length, cha
         return false;
     }
     s->action[number] = (uint8_t)a;
-    s->refused[number] = a == CHECK_OFF;
+    s->is_switched[number] = true;
     return true;
 }
 

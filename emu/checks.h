@@ -30,9 +30,10 @@ enum check_action { CHECK_OFF, CHECK_WARN, CHECK_STOP };
 struct check_set {
     bool off; /* no hazard checks: nothing is recorded for them */
     bool is_set;
+    bool remarks;
     bool pedantic; /* only what the manual promises counts as an order */
     uint8_t action[CHECK_LAST + 1];
-    bool refused[CHECK_LAST + 1]; /* by -N, or off */
+    bool is_switched[CHECK_LAST + 1]; /* by its number */
 };
 
 /* "off", "default", "all" (remarks too) or "pedantic" (everything), then switches with
@@ -40,6 +41,9 @@ struct check_set {
 bool check_set_parse(const char *text, struct check_set *s, char *why,
                      size_t why_bytes);
 enum check_action check_action(const struct check_set *s, enum check check);
+/* The same for a case of the check that has a level of its own. */
+enum check_action check_action_at(const struct check_set *s, enum check check,
+                                  enum check_level level);
 
 /* "check 4, read of an unfinished copy"; "trap" where there is no number. */
 const char *check_title(enum check check);

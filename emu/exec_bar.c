@@ -390,7 +390,10 @@ bool barriers_after_exit(struct warp *w)
             release(t, &all->b[i]);
     struct cluster_barrier *b = t->cluster->sync;
     if (b) {
+        if (w->hb && ((b->passed[place_of(w)] | b->arrived[place_of(w)]) & ~w->live))
+            hb_left_barrier(t);
         b->passed[place_of(w)] &= w->live;
+        b->arrived[place_of(w)] &= w->live;
         try_release(t->cluster, b);
     }
     return true;

@@ -492,6 +492,16 @@ static struct mbar *waited(struct warp *w, const struct op *op, int lane)
 {
     struct cta *c;
     uint32_t offset;
+    uint64_t rank = opnd_address(w, &op->opnds[op->aux[AUX_ADDRESS]], lane);
+    rank = (uint32_t)rank >> SMEM_RANK_SHIFT;
+    if (rank != w->cta->rank && rank < (uint64_t)w->cta->cluster->cta_count) {
+        w->cur_lanes = (uint32_t)1 << lane;
+        report(w->cta->cluster->grid, w, CHECK_BAD_BARRIER,
+               "a wait for a barrier of CTA %u of the cluster: only the own CTA's (%u) "
+               "can be waited for",
+               (unsigned)rank, w->cta->rank);
+        return NULL;
+    }
     return locate(w, op, lane, &c, &offset) ? want(w, c, offset) : NULL;
 }
 

@@ -2,6 +2,7 @@
  *
  * Loads and stores run at once: what asynchronous execution can do to a program that
  * waits correctly is nothing, and check 12 and 13 find those that do not. */
+#include "emu/hb.h"
 #include "emu/report.h"
 #include "emu/tcgen05.h"
 #include "emu/tmem.h"
@@ -147,6 +148,8 @@ enum flow tc_ld(struct warp *w, const struct op *op, uint32_t lanes)
                                         *cell(w, &a, t, 2 * r + 1) << 16;
         }
     }
+    if (w->hb)
+        hb_load_issued(w, op->opnds[0].items, a.regs);
     return FLOW_NEXT;
 }
 
@@ -179,6 +182,8 @@ enum flow tc_st(struct warp *w, const struct op *op, uint32_t lanes)
 enum flow tc_wait(struct warp *w, const struct op *op, uint32_t lanes)
 {
     tmem_waited(w, (enum tmem_kind)op->aux[0], lanes);
+    if (w->hb && (enum tmem_kind)op->aux[0] == TMEM_LD)
+        hb_loads_waited(w);
     return FLOW_NEXT;
 }
 

@@ -83,6 +83,8 @@ static bool get_map(struct warp *w, const struct op *op, const struct opnd *tens
     if (!map || !tmap_check_use(w, c->address, map))
         return false;
     tma_map_name(grid_of(w), c->address, name, sizeof name);
+    if (w->hb)
+        hb_map_used(grid_of(w), c->address);
     if (!tmap_decode(map, &c->map, why, sizeof why)) {
         report(grid_of(w), w, CHECK_OPERAND, "tensor map %s: %s", name, why);
         return false;
@@ -360,8 +362,26 @@ static bool issue_load(struct warp *w, const struct op *op, int lane,
     return true;
 }
 
+/* Check 40: lanes that fill one place, each anew.  Loads and reductions count as often
+ * as they are executed. */
+static bool check_lanes(struct warp *w, const struct op *op, uint32_t lanes, int place)
+{
+    int first = bits_lowest(lanes);
+    for (uint32_t rest = lanes & (lanes - 1); rest; rest &= rest - 1)
+        if (opnd_address(w, &op->opnds[place], bits_lowest(rest)) !=
+            opnd_address(w, &op->opnds[place], first))
+            return true;
+    return (lanes & (lanes - 1)) == 0 ||
+           report(grid_of(w), w, CHECK_COLLAPSED_WORK,
+                  "%d lanes execute this with the same shared memory, and each does it "
+                  "anew; one elected lane should",
+                  bits_count(lanes)) == FLOW_NEXT;
+}
+
 enum flow tma_tensor_load(struct warp *w, const struct op *op, uint32_t lanes)
 {
+    if (!check_lanes(w, op, lanes, 0))
+        return FLOW_STOP;
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         int lane = bits_lowest(rest);
         struct tma_copy c = {0};
@@ -405,6 +425,8 @@ static bool get_global(struct warp *w, const struct opnd *o, int lane,
 
 enum flow tma_plain_load(struct warp *w, const struct op *op, uint32_t lanes)
 {
+    if (!check_lanes(w, op, lanes, 0))
+        return FLOW_STOP;
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         int lane = bits_lowest(rest);
         struct tma_copy c = {0};
@@ -508,6 +530,8 @@ enum flow tma_store(struct warp *w, const struct op *op, uint32_t lanes)
         op->aux[1] ? store_tensor : store_plain;
     if (!(op->aux[0] & TMA_REDUCES) && same_for_all(w, op, lanes))
         return store(w, op, bits_lowest(lanes), lanes) ? FLOW_NEXT : FLOW_STOP;
+    if ((op->aux[0] & TMA_REDUCES) && !check_lanes(w, op, lanes, 1))
+        return FLOW_STOP;
     for (uint32_t rest = lanes; rest; rest &= rest - 1)
         if (!store(w, op, bits_lowest(rest), rest & (0u - rest)))
             return FLOW_STOP;

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "emu/checks.h"
+#include "emu/report.h"
 
 /* ---- what instructions mean */
 
@@ -71,14 +71,38 @@ void hb_grid_begin(struct grid *g)
             h->meaning[i] = meaning_of(k->ops[i].insn);
     h->strict = g->checks && g->checks->pedantic;
     h->memory = hb_memory_new();
+    h->maps = must(calloc(g->param_bytes / 64 + 1, sizeof *h->maps));
     g->hb = h;
+}
+
+void hb_map_used(struct grid *g, uint64_t address)
+{
+    uint64_t offset = address - (uint64_t)(uintptr_t)g->params;
+    if (offset < g->param_bytes)
+        g->hb->maps[offset / 64] = 1;
+}
+
+/* Check 41: parameters that look like tensor maps and are not used. */
+static void remark_maps(struct grid *g)
+{
+    const struct ptx_func *f = g->kernel->func;
+    for (int i = 0; i < f->param_count; i++) {
+        const struct ptx_var *p = f->params[i];
+        if (p->bytes == 128 && p->align_bytes >= 64 && p->offset_bytes % 64 == 0 &&
+            report_check(g->report) == CHECK_NONE && !g->hb->maps[p->offset_bytes / 64])
+            report(g, NULL, CHECK_LOST_TAIL,
+                   "parameter %s looks like a tensor map, and no copy has used it",
+                   p->name);
+    }
 }
 
 void hb_grid_end(struct grid *g)
 {
     if (!g->hb)
         return;
+    remark_maps(g);
     hb_memory_free(g->hb->memory);
+    free(g->hb->maps);
     free(g->hb->meaning);
     free(g->hb);
     g->hb = NULL;
@@ -459,7 +483,9 @@ static void warp_reset(struct hb_warp *h, struct warp *w, uint32_t component)
     h->fenced_upto = 0;
     h->acts = 0;
     h->acquired = false;
-    h->ld_count = 0;
+    w->ld_pending = 0;
+    if (h->busy)
+        memset(h->busy, 0, w->cta->cluster->grid->kernel->reg_bytes / 128 + 1);
     w->hb = h;
 }
 
@@ -511,7 +537,7 @@ void hb_cluster_free(struct cluster *c)
         for (int k = 0; k < h->warps[i].some_cap; k++)
             view_free(&h->warps[i].some[k]);
         free(h->warps[i].some);
-        free(h->warps[i].lds);
+        free(h->warps[i].busy);
     }
     for (int i = 0; i < c->cta_count; i++)
         hb_smem_free(&h->smem[i]);

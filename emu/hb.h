@@ -55,6 +55,8 @@ struct hb_view {
     struct hb_know pending; /* seen by relaxed reads: a fence makes it known */
 };
 
+#define HB_LOADS_KEPT 32
+
 /* The newest bulk store of a lane. */
 struct hb_bulk {
     uint32_t group, pc; /* group 0: none */
@@ -75,8 +77,8 @@ struct hb_warp {
     uint64_t acts;        /* counts arrivals and asynchronous work: check 6 */
     uint32_t fenced_upto; /* tcgen05 operations with a before_thread_sync behind: 15 */
     bool acquired;        /* something since the last after_thread_sync */
-    struct hb_ld *lds;    /* tcgen05.ld not waited for */
-    int ld_count;
+    uint8_t *busy; /* 32-bit registers that pending tcgen05.ld fill: check_regs.c */
+    uint32_t loads[HB_LOADS_KEPT]; /* pcs of these, w->ld_pending of them */
 };
 
 /* One lane's knowledge, for a while. */
@@ -134,6 +136,7 @@ struct hb_grid {
     struct hb_meaning *meaning; /* of each op */
     bool strict;                /* pedantic: lanes are ordered by bar.warp.sync alone */
     struct hb_memory *memory;   /* global memory */
+    _Atomic uint8_t *maps;      /* of each 64 bytes of the parameters: a map was used */
 };
 
 /* ---- the life of it */
@@ -192,6 +195,12 @@ void hb_learn_plain(struct warp *w, uint32_t lanes, uint32_t component,
 
 #define HB_SIGNALS 4
 
+/* A warp of another CTA that has used the shared memory of this one: check 22. */
+struct hb_visitor {
+    struct warp *warp;
+    uint32_t lanes, time, pc;
+};
+
 struct hb_mbar {
     uint64_t cluster_run; /* in which the component is valid */
     uint32_t component;   /* start + 1: initialised, start + 2 + n: phase n is over */
@@ -241,6 +250,12 @@ void hb_cluster_wait(struct warp *w, uint32_t lanes);
 /* The lanes exit; the CTA has no thread left: checks 22 and 23. */
 bool hb_exit(struct warp *w, uint32_t lanes);
 bool hb_cta_end(struct warp *w, struct cta *c);
+void hb_visits(struct warp *w, struct cta *c, uint32_t lanes);
+/* Threads of the CTA have left between arrive and wait: check 33. */
+void hb_left_barrier(struct cta *c);
+bool hb_has_left_barrier(const struct cta *c);
+/* A tensor map was used: check 41 names parameters that never are. */
+void hb_map_used(struct grid *g, uint64_t address);
 
 /* ---- shared memory (hb_smem.c) */
 
@@ -292,6 +307,14 @@ bool hb_smem_flags(struct warp *w, const struct cta *c, const uint32_t *offset,
                    uint32_t lanes, enum hb_access how);
 void hb_flags_reset(struct hb *h);
 void hb_flags_free(struct hb *h);
+
+/* ---- registers (check_regs.c) */
+
+/* A tcgen05.ld into these registers; the warp's are waited for. */
+void hb_load_issued(struct warp *w, const struct opnd *items, uint32_t count);
+void hb_loads_waited(struct warp *w);
+/* Called while w->ld_pending. */
+bool hb_check_registers(struct warp *w, const struct op *op);
 
 /* ---- messages (hb_blame.c); true: the launch goes on */
 

@@ -251,8 +251,11 @@ bool hb_async_issue(struct async_op *o)
         return true;
     struct pass x = {
         .o = o, .w = w, .eye = hb_eye(w, (uint32_t)o->lane), .event = o->event};
-    enum ptx_op op = w->cta->cluster->grid->kernel->ops[o->pc].insn->op;
-    x.is_generic = op == PTX_ST_ASYNC || op == PTX_RED_ASYNC;
+    const struct ptx_insn *insn = w->cta->cluster->grid->kernel->ops[o->pc].insn;
+    enum ptx_op op = insn->op;
+    x.is_generic = op == PTX_ST_ASYNC || op == PTX_RED_ASYNC ||
+                   (op == PTX_CLUSTERLAUNCHCONTROL_TRY_CANCEL &&
+                    !ptx_has(insn, PTX_M_MULTICAST_CLUSTER_ALL));
     for (int i = 0; i < o->range_count; i++) {
         x.range = o->ranges[i];
         x.s = &h->smem[x.range.cta->rank];

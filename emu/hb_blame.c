@@ -193,13 +193,17 @@ bool hb_blame_proxy(struct warp *w, const struct async_op *o, const struct cta *
     if (!report_wants(grid_of(w), check))
         return true;
     bytes_name(t, at, at + 4, name, sizeof name);
-    enum flow f =
-        report(grid_of(w), w, check,
-               fence_only ? "%s are %s asynchronously after a generic %s, with no "
-                            "fence.proxy.async between the two"
-                          : "%s are %s asynchronously, and nothing orders that with a "
-                            "generic %s",
-               name, write ? "written" : "read", wrote ? "write" : "read");
+    /* An answer of launch control must not overtake the one that was read before. */
+    bool answer =
+        check == CHECK_ASYNC_OVER_READ &&
+        grid_of(w)->kernel->ops[o->pc].insn->op == PTX_CLUSTERLAUNCHCONTROL_TRY_CANCEL;
+    enum flow f = report_at(
+        grid_of(w), w, check, answer ? CHECK_IS_ERROR : check_level(check),
+        fence_only ? "%s are %s asynchronously after a generic %s, with no "
+                     "fence.proxy.async between the two"
+                   : "%s are %s asynchronously, and nothing orders that with a "
+                     "generic %s",
+        name, write ? "written" : "read", wrote ? "write" : "read");
     note_party(w, p);
     return f == FLOW_NEXT;
 }
@@ -217,8 +221,8 @@ bool hb_blame_unwritten(struct warp *w, const struct cta *t, uint32_t at,
         f = report(grid_of(w), w, CHECK_UNINITIALISED,
                    "%s are read asynchronously, and nothing has written them", name);
     } else {
-        f = report_milder(grid_of(w), w, CHECK_UNINITIALISED,
-                          "%s are read, and nothing has written them", name);
+        f = report_at(grid_of(w), w, CHECK_UNINITIALISED, CHECK_IS_WARNING,
+                      "%s are read, and nothing has written them", name);
     }
     return f == FLOW_NEXT;
 }

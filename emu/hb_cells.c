@@ -198,6 +198,8 @@ void hb_smem_reset(struct hb_smem *s)
     s->first = seg_new(s, 0, s->block_count * HB_BLOCK_BYTES);
     set_pages(s, s->first);
     hb_know_clear(&s->exit);
+    s->left_barrier = false;
+    s->visitor_count = 0;
 }
 
 void hb_smem_free(struct hb_smem *s)
@@ -220,6 +222,7 @@ void hb_smem_free(struct hb_smem *s)
     }
     hb_readers_free(&s->pools);
     hb_know_free(&s->exit);
+    free(s->visitors);
     free(s->blocks);
     free(s->page);
 }

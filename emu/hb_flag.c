@@ -186,8 +186,8 @@ static bool check_scopes(struct warp *w, const struct hb_flag *f,
     if (f->scope >= need && m->scope >= need)
         return true;
     const struct ptx_insn *i = g->kernel->ops[f->pc].insn;
-    enum flow flow = (beyond ? report_sharper : report)(
-        g, w, CHECK_SCOPE,
+    enum flow flow = report_at(
+        g, w, CHECK_SCOPE, beyond ? CHECK_IS_WARNING : CHECK_IS_PEDANTIC,
         "this acquire and the release of line %d are in different %s, which the "
         "scope of %s does not include",
         i->line, beyond ? "clusters" : "CTAs of a cluster",

@@ -345,27 +345,71 @@ bool hb_exit(struct warp *w, uint32_t lanes)
     return true;
 }
 
+void hb_left_barrier(struct cta *t)
+{
+    t->cluster->hb->smem[t->rank].left_barrier = true;
+}
+
+bool hb_has_left_barrier(const struct cta *t)
+{
+    return t->cluster->hb && t->cluster->hb->smem[t->rank].left_barrier;
+}
+
+void hb_visits(struct warp *w, struct cta *t, uint32_t lanes)
+{
+    struct hb_smem *s = &t->cluster->hb->smem[t->rank];
+    int i = 0;
+    while (i < s->visitor_count && s->visitors[i].warp != w)
+        i++;
+    if (i == s->visitor_count) {
+        if (i == s->visitor_cap) {
+            s->visitor_cap = i ? 2 * i : 4;
+            s->visitors =
+                realloc(s->visitors, (size_t)s->visitor_cap * sizeof *s->visitors);
+            if (!s->visitors)
+                abort();
+        }
+        s->visitor_count++;
+        s->visitors[i] = (struct hb_visitor){.warp = w};
+    }
+    s->visitors[i].lanes = lanes;
+    s->visitors[i].time = hb_now(w->hb);
+    s->visitors[i].pc = w->cur_pc;
+}
+
+static bool blame_exit(struct warp *w, const struct cta *t, const struct warp *other,
+                       uint32_t pc, const char *what)
+{
+    char place[512];
+    report(grid_of(w), w, CHECK_CTA_EXIT,
+           "block (%u,%u,%u) exits, and none of its threads has waited for %s",
+           t->id[0], t->id[1], t->id[2], what);
+    report_note(grid_of(w), "it comes from %s",
+                report_issuer(other, pc, place, sizeof place));
+    report_note(grid_of(w), "in another schedule it would come after the exit");
+    return false;
+}
+
 /* Whatever others send to this CTA must have come, as far as its threads know. */
 bool hb_cta_end(struct warp *w, struct cta *t)
 {
-    const struct hb_know *exit = &t->cluster->hb->smem[t->rank].exit;
-    for (const struct mbar *m = t->mbars; m; m = m->next_of_cta) {
+    const struct hb_smem *s = &t->cluster->hb->smem[t->rank];
+    const struct hb_clock *known = &s->exit.of[HB_PLAIN];
+    char name[96], what[160];
+    for (const struct mbar *m = t->mbars; m; m = m->next_of_cta)
         for (int i = 0; m->valid && m->hb && i < m->hb->signal_count; i++) {
-            const struct hb_signal *s = &m->hb->signals[i];
-            if (hb_clock_has(&exit->of[HB_PLAIN], s->component, s->lanes, s->time) ||
-                !report_wants(grid_of(w), CHECK_CTA_EXIT))
+            const struct hb_signal *x = &m->hb->signals[i];
+            if (hb_clock_has(known, x->component, x->lanes, x->time))
                 continue;
-            char name[96], place[512];
-            report(
-                grid_of(w), w, CHECK_CTA_EXIT,
-                "block (%u,%u,%u) exits, and none of its threads has waited for what "
-                "signals %s",
-                t->id[0], t->id[1], t->id[2], name_of(m, name, sizeof name));
-            report_note(grid_of(w), "the signal: %s",
-                        report_issuer(s->warp, s->pc, place, sizeof place));
-            report_note(grid_of(w), "in another schedule it would come after the exit");
-            return false;
+            snprintf(what, sizeof what, "what signals %s",
+                     name_of(m, name, sizeof name));
+            return blame_exit(w, t, x->warp, x->pc, what);
         }
+    for (int i = 0; i < s->visitor_count; i++) {
+        const struct hb_visitor *v = &s->visitors[i];
+        if (!hb_clock_has(known, v->warp->hb->component[HB_WARP], v->lanes, v->time))
+            return blame_exit(w, t, v->warp, v->pc,
+                              "an access to its shared memory from another CTA");
     }
     return true;
 }

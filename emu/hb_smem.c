@@ -234,6 +234,8 @@ bool hb_smem_access(struct warp *w, struct cta *t, const uint32_t *offset,
             return false;
     }
     w->cur_lanes = saved;
+    if (t != w->cta)
+        hb_visits(w, t, lanes);
     return !v.strong || hb_smem_flags(w, t, offset, lanes, how);
 }
 

@@ -98,6 +98,9 @@ struct hb_smem {
     struct hb_block *spare_blocks;
     struct hb_readers pools;
     struct hb_know exit; /* of the threads that have exited */
+    bool left_barrier;   /* some of them between arrive and wait of the cluster's */
+    struct hb_visitor *visitors; /* newest accesses by warps of other CTAs */
+    int visitor_count, visitor_cap;
 };
 
 void hb_smem_new(struct hb_smem *s, struct cta *t);

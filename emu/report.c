@@ -373,27 +373,13 @@ enum flow report(struct grid *g, struct warp *w, enum check check, const char *f
     return f;
 }
 
-enum flow report_milder(struct grid *g, struct warp *w, enum check check,
-                        const char *fmt, ...)
+enum flow report_at(struct grid *g, struct warp *w, enum check check,
+                    enum check_level level, const char *fmt, ...)
 {
-    enum check_action action = check_action(g->checks, check);
     va_list args;
     va_start(args, fmt);
     enum flow f =
-        record(g, w, check, action == CHECK_STOP ? CHECK_WARN : action, fmt, args);
-    va_end(args);
-    return f;
-}
-
-enum flow report_sharper(struct grid *g, struct warp *w, enum check check,
-                         const char *fmt, ...)
-{
-    enum check_action action = check_action(g->checks, check);
-    bool refused = g->checks && g->checks->refused[check];
-    va_list args;
-    va_start(args, fmt);
-    enum flow f = record(
-        g, w, check, action == CHECK_OFF && !refused ? CHECK_WARN : action, fmt, args);
+        record(g, w, check, check_action_at(g->checks, check, level), fmt, args);
     va_end(args);
     return f;
 }

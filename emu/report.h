@@ -36,12 +36,9 @@ bool report_has_warning(const struct report *r, enum check check, int line);
  * may be NULL (end of the grid). */
 enum flow report(struct grid *g, struct warp *w, enum check check, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
-/* As report(), below the level of the check: a warning where it would be an error. */
-enum flow report_milder(struct grid *g, struct warp *w, enum check check,
-                        const char *fmt, ...) PRINTF_LIKE(4, 5);
-/* ... or above it: a warning where it would be nothing, unless it was switched off. */
-enum flow report_sharper(struct grid *g, struct warp *w, enum check check,
-                         const char *fmt, ...) PRINTF_LIKE(4, 5);
+/* As report(), where this case of a check has another level than the others. */
+enum flow report_at(struct grid *g, struct warp *w, enum check check,
+                    enum check_level level, const char *fmt, ...) PRINTF_LIKE(5, 6);
 /* Is there anything to do at all when this check fires?  Spares the search for whom to
  * blame. */
 bool report_wants(const struct grid *g, enum check check);

@@ -373,7 +373,8 @@ static bool step(struct warp *w, struct group *g, enum flow *flow)
             hb_sync(
                 w, op->gathers ? mask_of(w, op, bits_lowest(active)) & w->live : active,
                 op->insn->op == PTX_BAR_WARP_SYNC);
-        *flow = op->exec(w, op, active);
+        *flow = w->ld_pending && !hb_check_registers(w, op) ? FLOW_STOP
+                                                            : op->exec(w, op, active);
     }
     switch (*flow) {
     case FLOW_NEXT:

@@ -69,6 +69,25 @@ static bool check_request(struct warp *w, struct tmem_state *s, uint32_t cols)
     return false;
 }
 
+/* Check 26: these take the operands of the whole warp as one. */
+static bool check_uniform(struct warp *w, const struct op *op, uint32_t lanes)
+{
+    for (int i = 0; i < op->opnd_count; i++)
+        for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+            const struct opnd *o = &op->opnds[i];
+            bool is_address = o->kind == PTX_OPND_ADDR || o->kind == PTX_OPND_VAR;
+            int first = bits_lowest(lanes), lane = bits_lowest(rest);
+            if (is_address ? opnd_address(w, o, lane) == opnd_address(w, o, first)
+                           : opnd_u64(w, o, lane) == opnd_u64(w, o, first))
+                continue;
+            report(grid_of(w), w, CHECK_DIVERGENCE,
+                   "operand %d must be the same in all lanes; lanes %d and %d differ",
+                   i + 1, first, lane);
+            return false;
+        }
+    return true;
+}
+
 /* A pair gets the same columns in both CTAs, once one warp of each has asked. */
 static enum flow grant_pair(struct warp *w, uint32_t lanes, struct tmem_state *s,
                             uint32_t cols)
@@ -116,6 +135,8 @@ enum flow tmem_alloc(struct warp *w, const struct op *op, uint32_t lanes)
     struct cta *c = w->cta;
     struct tmem_state *s = tmem_state(w, (int)op->aux[0]);
     uint32_t cols = opnd_u32(w, &op->opnds[1], lane), col;
+    if (!check_uniform(w, op, lanes))
+        return FLOW_STOP;
     if (!s || (!s->granted &&
                (!tmem_peer_lives(w, (int)op->aux[0]) || !check_request(w, s, cols))))
         return FLOW_STOP;
@@ -150,6 +171,8 @@ enum flow tmem_dealloc(struct warp *w, const struct op *op, uint32_t lanes)
     struct cta *c = w->cta;
     uint32_t address = opnd_u32(w, &op->opnds[0], lane);
     uint32_t cols = opnd_u32(w, &op->opnds[1], lane);
+    if (!check_uniform(w, op, lanes))
+        return FLOW_STOP;
     if (!tmem_state(w, (int)op->aux[0]))
         return FLOW_STOP;
     for (int i = 0; i < c->tmem_alloc_count; i++) {
