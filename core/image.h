@@ -1,7 +1,7 @@
 /* image.h - PTX and all that a launch needs; a struct, no functions.
  *
  * The manifest is a block of comment lines in the PTX, "// key: value", between
- * "// fp4gen-manifest 1" and "// end-manifest", and the same bytes without "// " in
+ * "// fp4gen-manifest 2" and "// end-manifest", and the same bytes without "// " in
  * the module constant fp4gen_manifest.  gen/manifest.c writes it, runtime/manifest.c
  * reads it from the text.  docs/manifest.md lists the keys. */
 #ifndef FP4GEN_IMAGE_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define IMAGE_MANIFEST_VERSION 1
+#define IMAGE_MANIFEST_VERSION 2
 #define IMAGE_MAX_TENSORS 16
 #define IMAGE_MAX_PARAMS 64
 #define IMAGE_MAX_OUTPUTS 4

@@ -658,6 +658,12 @@ static bool read_source(struct arena *a, struct config *c, const char *path,
                  MOST_FILE_BYTES);
         return false;
     }
+    static const char byte_order_mark[] = "\xef\xbb\xbf"; /* some editors' UTF-8 */
+    const size_t mark_bytes = sizeof byte_order_mark - 1;
+    if (strncmp(c->source, byte_order_mark, mark_bytes) == 0) {
+        c->source += mark_bytes;
+        *bytes -= mark_bytes;
+    }
     return true;
 }
 

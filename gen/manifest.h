@@ -8,7 +8,7 @@
 struct buf;
 struct image;
 
-/* "// fp4gen-manifest 1" to "// end-manifest", a line a key. */
+/* "// fp4gen-manifest 2" to "// end-manifest", a line a key. */
 void manifest_comment(const struct image *i, struct buf *out);
 /* The same text without "// " as the module constant fp4gen_manifest. */
 void manifest_constant(const struct image *i, struct buf *out);

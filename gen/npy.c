@@ -150,7 +150,7 @@ static bool take_shape(struct reader *r)
             return refuse(r, "its shape is no tuple of numbers");
     }
     if (rank != 2) {
-        diag_add(r->d, DIAG_NPY_RANK, place(r), rank);
+        diag_add(r->d, DIAG_NPY_RANK, place(r), rank, rank == 1 ? "" : "s");
         return false;
     }
     r->rows = sizes[0];

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,17 +93,19 @@ static bool refuse_argument(struct parser *p, enum option_id id, const char *tex
 }
 
 static bool parse_count(struct parser *p, enum option_id id, const char *text,
-                        uint64_t most, uint64_t *out)
+                        uint64_t least, uint64_t most, uint64_t *out)
 {
     char *end;
     errno = 0;
     bool is_hex = strncmp(text, "0x", 2) == 0;
     unsigned long long n = strtoull(text, &end, is_hex ? 16 : 10);
     *out = n;
-    if (*text >= '0' && *text <= '9' && *end == '\0' && errno == 0 && n <= most)
+    if (*text >= '0' && *text <= '9' && *end == '\0' && errno == 0 && n >= least &&
+        n <= most)
         return true;
     return refuse_argument(p, id, text,
-                           arena_printf(p->arena, "a whole number from 0 to %llu",
+                           arena_printf(p->arena, "a whole number from %llu to %llu",
+                                        (unsigned long long)least,
                                         (unsigned long long)most));
 }
 
@@ -157,7 +160,11 @@ static bool parse_setting(struct parser *p, const char *text)
     const int most = 64;
     const char *equals = strchr(text, '=');
     char *end = NULL;
+    errno = 0;
     double value = equals ? strtod(equals + 1, &end) : 0;
+    if (errno == ERANGE && isinf(value))
+        return refuse_argument(p, OPT_ARG, text,
+                               "a number up to 1.7976931348623157e308, or inf");
     if (!equals || equals == text || end == equals + 1 || *end ||
         r->setting_count == most)
         return refuse_argument(p, OPT_ARG, text, "NAME=VALUE, as in d_global=0.01");
@@ -174,9 +181,12 @@ static bool parse_float(struct parser *p, enum option_id id, const char *text,
     char *end;
     errno = 0;
     *out = strtof(text, &end);
-    if (end != text && *end == '\0')
-        return true;
-    return refuse_argument(p, id, text, "a number");
+    if (end == text || *end)
+        return refuse_argument(p, id, text, "a number");
+    if (errno == ERANGE && isinf(*out))
+        return refuse_argument(p, id, text,
+                               "a number of f32, up to 3.4028235e38, or inf");
+    return true;
 }
 
 static bool parse_word(struct parser *p, enum option_id id, const char *text,
@@ -209,10 +219,8 @@ static bool parse_run_count(struct parser *p, enum option_id id, const char *tex
                     : id == OPT_SEED     ? UINT64_MAX
                     : id == OPT_PAD_BYTE ? 255
                                          : int_max;
-    if (!parse_count(p, id, text, most, &n))
+    if (!parse_count(p, id, text, id == OPT_REPEAT || is_stride, most, &n))
         return false;
-    if ((id == OPT_REPEAT || is_stride) && n == 0)
-        return refuse_argument(p, id, text, "a whole number from 1 on");
     if (is_problem)
         *(id == OPT_M ? &r->m : id == OPT_N ? &r->n : &r->k) = (int64_t)n;
     else if (is_stride)
@@ -322,7 +330,7 @@ static bool take_option(struct parser *p, enum option_id id, const char *text)
         return parse_word(p, id, text, "auto cuda emu", &o->run.driver);
     case OPT_SEEDS: {
         uint64_t n;
-        if (!parse_count(p, id, text, 1000000, &n))
+        if (!parse_count(p, id, text, 0, 1000000, &n))
             return false;
         o->checks.seeds = (int)n;
         return true;

@@ -1,4 +1,7 @@
 /* Diagnostics as people see them, with the line of the source. */
+#include <errno.h>
+#include <string.h>
+
 #include "gen/embed.h"
 #include "gen/verbs.h"
 
@@ -21,4 +24,16 @@ void print_diags(const struct diags *d, FILE *err)
                     &text);
         fputs(text.data, err);
     }
+}
+
+bool flush_result(FILE *out, struct diags *d)
+{
+    errno = 0;
+    bool failed = ferror(out) != 0;
+    if (fflush(out) == 0 && !failed)
+        return true;
+    diag_add(d, DIAG_CLI_STDOUT, (struct loc){"gen", 0, 0},
+             strerror(errno ? errno : EIO));
+    clearerr(out);
+    return false;
 }

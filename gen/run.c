@@ -123,8 +123,9 @@ static void note_odd_values(const struct run *r, const char *path, const struct 
         fprintf(r->err, "%s: note: %llu NaN, which quantise to the largest code, +6\n",
                 path, (unsigned long long)nans);
     if (infinities)
-        fprintf(r->err, "%s: note: %llu infinities, which saturate\n", path,
-                (unsigned long long)infinities);
+        fprintf(r->err, "%s: note: %llu %s\n", path, (unsigned long long)infinities,
+                infinities == 1 ? "infinity, which saturates"
+                                : "infinities, which saturate");
 }
 
 static bool read_matrices(struct run *r)
@@ -708,7 +709,8 @@ int verb_run(const struct run_options *o, FILE *out, FILE *err)
     struct run r = {.o = o, .out = out, .err = err, .arena = arena_new()};
     r.diags = diags_new(r.arena);
     int status = run(&r);
-    fflush(out);
+    if (!flush_result(out, r.diags))
+        status = FAILED;
     print_diags(r.diags, err);
     close_run(&r);
     return status;

@@ -82,8 +82,8 @@ static void take_element(struct d_compared *c, const struct d_matrix *d, size_t 
     if (error > c->worst || c->elements == 1) {
         c->worst = error;
         c->at = (struct d_place){row, col};
-        c->got = got;
-        c->want = want.value;
+        c->got = isnan(got) ? NAN : got; /* without its sign */
+        c->want = isnan(want.value) ? NAN : want.value;
     }
 }
 

@@ -393,7 +393,11 @@ int verb_check(const struct run_options *run, const struct check_options *o, FIL
 {
     struct arena *a = arena_new();
     int status = (o->matrix ? check_all : check_one)(a, run, o, out, err);
-    fflush(out);
+    struct diags *d = diags_new(a);
+    if (!flush_result(out, d)) {
+        print_diags(d, err);
+        status = status ? status : 1;
+    }
     arena_free(a);
     return status;
 }

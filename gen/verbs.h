@@ -14,4 +14,8 @@ int verb_ops(FILE *out);
 /* Each with its source line and caret, from the file or from what is built in. */
 void print_diags(const struct diags *d, FILE *err);
 
+/* Writes what is buffered, so that it comes before messages.  False: `d` says why it
+ * did not arrive, and main need not. */
+bool flush_result(FILE *out, struct diags *d);
+
 #endif

@@ -61,7 +61,8 @@ static fp4gen_status choose_device(fp4gen_device *dev, int ordinal,
     if (r)
         return fail_cuda(d, err, FP4GEN_NO_DEVICE, r, "counting devices", NULL);
     if (count == 0 || ordinal >= count || ordinal < -1)
-        return fail(err, FP4GEN_NO_DEVICE, ERROR(NO_DEVICE), ordinal < 0 ? 0 : ordinal,
+        return fail(err, FP4GEN_NO_DEVICE, ERROR(NO_DEVICE),
+                    ordinal == -1 ? 0 : ordinal, d->emulated ? "emulator" : "driver",
                     count);
     int first = ordinal < 0 ? 0 : ordinal, last = ordinal < 0 ? count - 1 : ordinal;
     for (int i = first; i <= last; i++) {
@@ -104,7 +105,7 @@ static fp4gen_status open_auto(fp4gen_device *dev, int ordinal, const struct tar
              why.status == FP4GEN_NO_DRIVER ? "there is no NVIDIA driver" : why.text);
     fp4gen_status status = open_with(dev, FP4GEN_DRIVER_EMU, ordinal, t, err);
     if (status)
-        fail_note(err, "and no GPU: %s", why.text);
+        fail_note(err, "and no GPU: %s", dev->note);
     return status;
 }
 
@@ -132,6 +133,9 @@ fp4gen_status fp4gen_open(fp4gen_device **out, fp4gen_driver driver, int ordinal
     const struct target *t = target ? target_find(target) : NULL;
     if (target && !t)
         return fail(err, FP4GEN_BAD_ARGUMENT, ERROR(TARGET_NAME), target);
+    if (driver != FP4GEN_DRIVER_AUTO && driver != FP4GEN_DRIVER_CUDA &&
+        driver != FP4GEN_DRIVER_EMU)
+        return fail(err, FP4GEN_BAD_ARGUMENT, ERROR(DRIVER_VALUE), (int)driver);
     fp4gen_status status = FP4GEN_OK;
     if (driver == FP4GEN_DRIVER_AUTO)
         status = read_environment(&driver, err);

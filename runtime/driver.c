@@ -70,7 +70,11 @@ static void *open_emulator(fp4gen_error *err)
         void *library = dlopen(named, RTLD_NOW | RTLD_LOCAL);
         if (!library)
             fail(err, FP4GEN_NO_DRIVER, ERROR(EMU_LIB), named, dlerror());
-        return library;
+        else if (!dlsym(library, "cuInit"))
+            fail(err, FP4GEN_NO_DRIVER, ERROR(EMU_FOREIGN), named);
+        else
+            return library;
+        return NULL;
     }
     void *library = NULL;
     char program[PATH_MAX] = "?";
@@ -88,12 +92,21 @@ static void *open_emulator(fp4gen_error *err)
     return library;
 }
 
+/* Where there is no real driver, the emulator that this process has opened before
+ * answers to its name: it is not what is asked for.  An emulator that the whole program
+ * sees is: gen-emu has put it there in place of the driver. */
 static void *open_real(fp4gen_error *err)
 {
+    static const char *const emulators_own = "fp4emu_version";
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library)
         fail(err, FP4GEN_NO_DRIVER, ERROR(NO_LIBCUDA), dlerror());
-    return library;
+    else if (dlsym(library, emulators_own) && !dlsym(RTLD_DEFAULT, emulators_own))
+        fail(err, FP4GEN_NO_DRIVER, ERROR(NO_LIBCUDA),
+             "libcuda.so.1 is the emulator that this process has opened before");
+    else
+        return library;
+    return NULL;
 }
 
 /* POSIX: a pointer from dlsym may be taken for a function pointer through its bytes. */

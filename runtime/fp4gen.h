@@ -152,8 +152,8 @@ typedef struct fp4gen_gemm {
 /* Would fp4gen_run take these sizes and strides?  Fills in strides that are 0; does not
  * look at addresses. */
 fp4gen_status fp4gen_check(const fp4gen_kernel *k, fp4gen_gemm *g, fp4gen_error *err);
-/* m = 0 or n = 0 is a no-op; with k = 0 all products are 0.  Asynchronous in the
- * stream. */
+/* m = 0 or n = 0 is a no-op; with k = 0 all sums of products are 0, and without an
+ * epilogue D is, whatever alpha.  Asynchronous in the stream. */
 fp4gen_status fp4gen_run(fp4gen_kernel *k, const fp4gen_gemm *g, fp4gen_error *err);
 /* The same, waits for the result and says how long it took between two events. */
 fp4gen_status fp4gen_run_timed(fp4gen_kernel *k, const fp4gen_gemm *g,

@@ -259,13 +259,18 @@ static void set_value(union param *v, const struct image_param *q,
 
 /* The operands of k = 0: one row of 64 zeros.  The rows that are missing arrive as
  * zeros too. */
-static void use_zeros(struct problem *operands, struct problem *p, uint64_t zeros)
+static void use_zeros(struct problem *operands, struct problem *p, uint64_t zeros,
+                      bool has_epilogue)
 {
     p->g.k = 64;
     p->g.a = p->g.b = p->g.sfa = p->g.sfb = zeros;
     p->g.lda = p->g.ldb = 32;
     *operands = *p;
     operands->g.m = operands->g.n = 1;
+    if (!has_epilogue) { /* 0, even if alpha is not finite */
+        p->g.alpha = 0;
+        p->g.alpha_ptr = 0;
+    }
 }
 
 static fp4gen_status launch_gemm(const fp4gen_kernel *k, struct problem *p,
@@ -279,7 +284,7 @@ static fp4gen_status launch_gemm(const fp4gen_kernel *k, struct problem *p,
     int map_count = 0;
     struct problem operands = *p;
     if (p->g.k == 0)
-        use_zeros(&operands, p, k->zeros);
+        use_zeros(&operands, p, k->zeros, strcmp(image->epilogue, "identity") != 0);
     for (int i = 0; i < image->param_count; i++) {
         const struct image_param *q = &image->params[i];
         params[i] = &values[i];

@@ -33,14 +33,14 @@ static fp4gen_status check_stride(const char *name, uint64_t row_bytes,
                     U64(padded));
     if (*stride == 0)
         *stride = row_bytes;
+    if (*stride >= MAX_STRIDE)
+        return fail(err, bad, ERROR(GEMM_STRIDE_LONG), name, U64(*stride));
     if (*stride % 16 != 0)
         return fail(err, bad, ERROR(GEMM_STRIDE), name, U64(*stride),
                     U64(ceil_div_u64(*stride, 16) * 16));
     if (*stride < row_bytes)
         return fail(err, bad, ERROR(GEMM_STRIDE_SHORT), name, U64(*stride),
                     U64(row_bytes));
-    if (*stride >= MAX_STRIDE)
-        return fail(err, bad, ERROR(GEMM_STRIDE_LONG), name, U64(*stride));
     return FP4GEN_OK;
 }
 

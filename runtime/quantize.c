@@ -60,14 +60,14 @@ static fp4gen_status check_row(const char *name, const char *stride_name,
                     U64(ceil_div_u64(row_bytes, 16) * 16));
     if (*stride == 0)
         *stride = row_bytes;
+    if (*stride >= MAX_STRIDE)
+        return fail(err, bad, ERROR(QUANTIZE_STRIDE_LONG), stride_name, U64(*stride));
     if (*stride % 16 != 0)
         return fail(err, bad, ERROR(QUANTIZE_STRIDE), stride_name, U64(*stride),
                     U64(ceil_div_u64(*stride, 16) * 16));
     if (*stride < row_bytes)
         return fail(err, bad, ERROR(QUANTIZE_STRIDE_SHORT), stride_name, U64(*stride),
                     U64(row_bytes));
-    if (*stride >= MAX_STRIDE)
-        return fail(err, bad, ERROR(QUANTIZE_STRIDE_LONG), stride_name, U64(*stride));
     return FP4GEN_OK;
 }
 

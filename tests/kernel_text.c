@@ -5,7 +5,7 @@
 #include <string.h>
 
 const char kernel_manifest[] =
-    "fp4gen-manifest 1\n"
+    "fp4gen-manifest 2\n"
     "generator: fp4gen 0.1.0\n"
     "config: nvfp4_gemm\n"
     "config-hash: 0123456789abcdef\n"
@@ -45,7 +45,7 @@ const char kernel_manifest[] =
     "end-manifest\n";
 
 const char kernel_epilogue[] =
-    "fp4gen-manifest 1\n"
+    "fp4gen-manifest 2\n"
     "generator: fp4gen 0.1.0\n"
     "config: nvfp4_gemm\n"
     "config-hash: 0123456789abcdef\n"

@@ -255,8 +255,10 @@ struct ref_dot ref_gemm_element(const struct ref_gemm *g, size_t row, size_t col
         dot.value += (a * sa) * (b * sb);
         dot.magnitude += fabs((a * sa) * (b * sb));
     }
-    dot.value *= g->alpha;
-    dot.magnitude *= fabs(g->alpha);
+    if (g->k > 0) { /* nothing stays nothing, whatever alpha */
+        dot.value *= g->alpha;
+        dot.magnitude *= fabs(g->alpha);
+    }
     return dot;
 }
 
@@ -274,7 +276,9 @@ static void dot_strip(const double *a, const double *b, size_t k, double alpha,
             magnitude[j] += fabs(product);
         }
     for (size_t j = 0; j < STRIP; j++)
-        out[j] = (struct ref_dot){value[j] * alpha, magnitude[j] * fabs(alpha)};
+        out[j] = k == 0
+                     ? (struct ref_dot){0, 0}
+                     : (struct ref_dot){value[j] * alpha, magnitude[j] * fabs(alpha)};
 }
 
 bool ref_gemm(const struct ref_gemm *g, size_t row0, size_t row1, size_t col0,

@@ -225,7 +225,7 @@ TEST(not_ours)
     struct image m;
     static const char *const texts[] = {"", "\n", ".version 8.8\n.target sm_100f\n",
                                         "// fp4gen-manifesto 1\n",
-                                        "x // fp4gen-manifest 1\n"};
+                                        "x // fp4gen-manifest 2\n"};
     for (size_t i = 0; i < COUNT_OF(texts); i++)
         CHECK_STR(read_text(texts[i], &m).code, "kernel-not-ours");
     fp4gen_error err = {0};
@@ -265,8 +265,10 @@ TEST(truncated_anywhere)
 
 TEST(unknown_manifest_version)
 {
-    check_refused("fp4gen-manifest 1", "fp4gen-manifest 2", "manifest-version", "'2'");
-    check_refused("fp4gen-manifest 1", "fp4gen-manifest x", "manifest-version",
+    check_refused("fp4gen-manifest 2", "fp4gen-manifest 1", "manifest-version",
+                  "'1', this fp4gen reads version 2; generate the kernel again");
+    check_refused("fp4gen-manifest 2", "fp4gen-manifest 3", "manifest-version", "'3'");
+    check_refused("fp4gen-manifest 2", "fp4gen-manifest x", "manifest-version",
                   "line 2");
 }
 

@@ -8,6 +8,7 @@
 
 #include <cuda.h>
 #include <dlfcn.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -227,6 +228,13 @@ TEST(missing_emulator)
                "/no/such/file.so");
 }
 
+TEST(emulator_that_is_no_driver)
+{
+    setenv("FP4GEN_EMU_LIB", "libm.so.6", 1);
+    check_open(FP4GEN_DRIVER_EMU, 0, NULL, FP4GEN_NO_DRIVER, "emu-foreign",
+               "libm.so.6, which is not a CUDA driver");
+}
+
 TEST(auto_without_anything_says_both_reasons)
 {
     if (dlopen("libcuda.so.1", RTLD_NOW))
@@ -255,11 +263,15 @@ TEST(driver_without_device)
     setenv("FAKE_INIT", "", 1);
     check_open(FP4GEN_DRIVER_CUDA, 1, NULL, FP4GEN_NO_DEVICE, "no-device",
                "no device 1: the driver has 1");
+    check_open(FP4GEN_DRIVER_CUDA, -5, NULL, FP4GEN_NO_DEVICE, "no-device",
+               "no device -5: the driver has 1");
 }
 
 TEST(unknown_target_or_driver_name)
 {
     load_fake("fake");
+    check_open((fp4gen_driver)9, 0, NULL, FP4GEN_BAD_ARGUMENT, "driver-value",
+               "no driver 9; FP4GEN_DRIVER_AUTO (0)");
     check_open(FP4GEN_DRIVER_CUDA, 0, "sm_99", FP4GEN_BAD_ARGUMENT, "target-name",
                "'sm_99'");
     setenv("FP4GEN_DRIVER", "gpu", 1);
@@ -582,6 +594,8 @@ TEST(empty_products)
     CHECK_EQ(calls()->launches, 0);
     /* Without K the operands are zeros of the runtime: the epilogue still runs. */
     g = (fp4gen_gemm){.m = 300, .n = 520, .k = 0, .d = 0x1000, .ldd = 1056};
+    g.alpha = NAN;
+    g.alpha_ptr = 0x2000;
     CHECK_EQ(fp4gen_run(k, &g, &err), FP4GEN_OK);
     const struct fake *f = calls();
     uint64_t maps[5];
@@ -595,6 +609,12 @@ TEST(empty_products)
     CHECK_EQ(sizes[0], 300);
     CHECK_EQ(sizes[1], 520);
     CHECK_EQ(sizes[2], 64);
+    float alpha;
+    uint64_t alpha_ptr;
+    memcpy(&alpha, f->params + 64, sizeof alpha);
+    memcpy(&alpha_ptr, f->params + 72, sizeof alpha_ptr);
+    CHECK(alpha == 0); /* and so D, although alpha is none */
+    CHECK_EQ(alpha_ptr, 0);
     fp4gen_unload(k);
     fp4gen_close(dev);
 }
@@ -626,6 +646,8 @@ TEST(arguments_of_a_gemm)
     check_run(k, g, "gemm-stride", "pad rows to 560");
     g.lda = 544;
     check_run(k, g, "gemm-stride-short", "lda is 544 bytes, but a row has 545");
+    g.lda = UINT64_MAX; /* no advice to pad it */
+    check_run(k, g, "gemm-stride-long", "lda is 18446744073709551615");
     g.lda = 560;
     check_run(k, g, "gemm-dense", "of b are 545");
     g.ldb = (uint64_t)1 << 40;

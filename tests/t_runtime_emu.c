@@ -6,6 +6,7 @@
 #include "tests/test.h"
 
 #include <cuda.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,22 @@ static void close_session(struct session *s)
 {
     fp4gen_unload(s->kernel);
     fp4gen_close(s->dev);
+}
+
+/* The emulator has the real driver's SONAME, and does not pass for it. */
+TEST(opened_emulator_is_no_real_driver)
+{
+    if (dlopen("libcuda.so.1", RTLD_NOW))
+        SKIP("this machine has a driver");
+    fp4gen_device *emulator = NULL, *dev = NULL;
+    fp4gen_error err = {0};
+    unsetenv("FP4GEN_EMU_LIB");
+    fp4gen_open(&emulator, FP4GEN_DRIVER_EMU, 0, NULL, &err);
+    CHECK_STR(err.text, "");
+    CHECK_EQ(fp4gen_open(&dev, FP4GEN_DRIVER_CUDA, 0, NULL, &err), FP4GEN_NO_DRIVER);
+    CHECK_STR(err.code, "no-libcuda");
+    CHECK(strstr(err.text, "is the emulator that this process has opened") != NULL);
+    fp4gen_close(emulator);
 }
 
 /* One product with m x n x k of ones, and what comes out: k * alpha everywhere. */

@@ -39,13 +39,16 @@ def wrong_stride(ptx):
 
 
 FAULTS = {
-    # edit, what the report must name, and a pattern for lines of which it must name one.
-    # Without the wait the mma warp runs ahead of the loader: which of its instructions
-    # is found out, and by which check, depends on the strategy.
+    # edit, what the report's first line must say, what its place must be, and a pattern
+    # for lines of which the report must name one.  Without the wait the mma warp runs
+    # ahead of the loader: which of its instructions is found out, and by which check,
+    # depends on the strategy.
     "full_wait": (without_full_wait, r"barrier at 0x|shared bytes 0x",
-                  r"tcgen05\.(cp|mma|commit)"),
-    "expect_tx": (short_expect_tx, r"barrier.*bytes", r"cp\.async\.bulk\.tensor|expect_tx"),
-    "stride": (wrong_stride, r"descriptor.*stride|stride.*descriptor", r"tcgen05\.mma"),
+                  r"tcgen05\.(cp|mma|commit)", r"tcgen05\.(cp|mma|commit)"),
+    "expect_tx": (short_expect_tx, r"barrier.*bytes", r"mbarrier\.try_wait",
+                  r"cp\.async\.bulk\.tensor|expect_tx"),
+    "stride": (wrong_stride, r"descriptor.*stride|stride.*descriptor", r"tcgen05\.mma",
+               r"tcgen05\.mma"),
 }
 
 
@@ -72,11 +75,13 @@ def test_unharmed_kernel_passes(kernel, strategy, tmp_path):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_is_reported(kernel, fault, strategy, tmp_path):
-    edit, names, place = FAULTS[fault]
+    edit, names, place, cause = FAULTS[fault]
     code, out, err = run(edit(kernel), tmp_path, strategy)
     assert code == 1, f"passed with a planted fault: {out}{err}"
-    lines = [int(n) for n in re.findall(r"\bline (\d+)", err)]
-    assert lines, f"no line is named: {err}"
-    assert re.search(names, err), err
+    report = re.match(r"error in kernel \S+ (?P<headline>.*)\n  at line (?P<line>\d+) ", err)
+    assert report, err
+    assert re.search(names, report["headline"]), err
     text = edit(kernel).splitlines()
-    assert any(re.search(place, text[n - 1]) for n in lines), err
+    assert re.search(place, text[int(report["line"]) - 1]), err
+    lines = [int(n) for n in re.findall(r"\bline (\d+)", err)]
+    assert any(re.search(cause, text[n - 1]) for n in lines), err

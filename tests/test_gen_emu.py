@@ -83,7 +83,10 @@ def test_command_keeps_its_arguments():
 @needs_plain_library
 def test_exit_status_is_the_command_s():
     assert gen_emu("sh", "-c", "exit 7").returncode == 7
-    assert gen_emu("no-such-command-here").returncode == 127
+    for missing in ("no-such-command-here", "./no/such/file"):
+        done = gen_emu(missing)
+        assert done.returncode == 127
+        assert done.stderr == f"gen-emu: there is no command {missing}\n"
 
 
 @needs_plain_library

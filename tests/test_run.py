@@ -82,7 +82,7 @@ def test_not_a_number_is_told(tmp_path):
     x[2, 3], x[4, 5] = np.nan, np.inf
     _, _, err = run(tmp_path, *files(tmp_path, x, w))
     assert "x.npy: note: 1 NaN" in err
-    assert "x.npy: note: 1 infinities" in err
+    assert "x.npy: note: 1 infinity, which saturates" in err
 
 
 def test_alpha_by_value_and_on_the_device(tmp_path):
