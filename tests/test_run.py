@@ -194,8 +194,8 @@ def test_bytes_between_rows_are_guarded(tmp_path):
                  "{" + ",".join(str(b) for b in manifest.encode()) + "}", ptx)
     code, _, err = run_file(tmp_path, ptx, "-m", 20, "-n", 9, "-k", 64)
     assert code == 1
-    assert re.search(r"280 bytes outside D's elements were written, the first is 18 bytes "
-                     r"from D's start \[run-strayed\]", err), err
+    assert re.search(r"280 bytes outside the elements of d were written, the first is 18 "
+                     r"bytes from its start \[run-strayed\]", err), err
     code, _, err = run_file(tmp_path, kernel(), "-m", 20, "-n", 9, "-k", 64)
     assert code == 0, err
 
