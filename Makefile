@@ -206,7 +206,7 @@ install: all  ## to $(DESTDIR)$(PREFIX)
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/include" \
 	    "$(DESTDIR)$(PREFIX)/lib/fp4gen/emu"
 	install -m 755 bin/gen bin/gen-emu "$(DESTDIR)$(PREFIX)/bin"
-	install -m 644 runtime/fp4gen.h "$(DESTDIR)$(PREFIX)/include"
+	install -m 644 runtime/fp4gen.h emu/fp4emu.h "$(DESTDIR)$(PREFIX)/include"
 	install -m 644 lib/libfp4gen.a lib/libfp4gen.so "$(DESTDIR)$(PREFIX)/lib"
 	install -m 644 lib/emu/libcuda.so.1 "$(DESTDIR)$(PREFIX)/lib/fp4gen/emu"
 	$(if $(LOWER_PARTS),install -m 644 $(LOWER_PARTS) "$(DESTDIR)$(PREFIX)/lib/fp4gen")
@@ -216,6 +216,8 @@ clean:  ## remove what was built; .venv stays
 
 help:  ## this list
 	@echo "make [TARGET] [MODE=debug] [SAN=address,undefined] [CC=clang] [V=1]"
+	@echo "What is built lies in build/VARIANT (release-clang with CC=clang), in bin/ and lib/"
+	@echo "below it; ./bin and ./lib hold the variant release alone."
 	@sed -n 's/^\([a-z-]*\):.*##/\1 \t/p' Makefile | expand -t 12
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

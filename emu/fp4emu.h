@@ -7,6 +7,10 @@
 
 #include <stddef.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define FP4EMU_VERSION 1
 
 /* FP4EMU_VERSION of the library. */
@@ -51,4 +55,7 @@ typedef void fp4emu_progress_fn(void *arg, unsigned long long ctas_done,
                                 unsigned long long ctas);
 void fp4emu_set_progress(fp4emu_progress_fn *fn, void *arg);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -84,7 +84,7 @@ fp4gen_status fp4gen_open(fp4gen_device **out, fp4gen_driver driver, int ordinal
 void fp4gen_close(fp4gen_device *dev);
 void fp4gen_device_get_info(const fp4gen_device *dev, fp4gen_device_info *out);
 /* Address of a symbol of the driver's library, as of dlsym; NULL when there is none.
- * The emulator's own, emu/fp4emu.h, are reached through it. */
+ * The emulator's own, fp4emu.h (here emu/fp4emu.h), are reached through it. */
 void *fp4gen_driver_symbol(const fp4gen_device *dev, const char *name);
 
 /* `ptx` is the text that `gen` wrote; it is copied. */

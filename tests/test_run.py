@@ -168,6 +168,32 @@ def run_file(folder, ptx, *size):
     return gen("run", path, *size, "--driver", "emu", "--check")
 
 
+def test_nothing_times_an_alpha_that_is_none_is_zero(tmp_path):
+    for words in ((), ("--alpha-ptr",)):
+        path = tmp_path / "d.npy"
+        code, _, err = gen("run", *TILE, "-m", 3, "-n", 9, "-k", 0, "--alpha", "nan",
+                           "--driver", "emu", "--check", "--d-type", "f32", "--out", path,
+                           *words)
+        assert code == 0, err
+        assert not np.load(path).any()
+
+
+def test_byte_order_mark_is_skipped(tmp_path):
+    text = (ROOT / "configs/nvfp4_gemm.lua").read_text(encoding="utf-8")
+    path = tmp_path / "c.lua"
+    path.write_text(text, encoding="utf-8-sig")
+    assert path.read_bytes()[:3] == b"\xef\xbb\xbf"
+    code, _, err = gen("plan", path)
+    assert code == 0, err
+
+
+def test_device_that_is_not_there_is_told_once():
+    code, out, err = gen("run", *TILE, "-m", 1, "-n", 8, "-k", 64, "--driver", "emu",
+                         "--device", 3)
+    assert (code, out) == (1, "")
+    assert err == "error: there is no device 3: the emulator has 1, numbered from 0 [no-device]\n"
+
+
 def test_wrong_element_is_named(tmp_path):
     ptx = kernel()
     pairs = ptx.split("mul.f32x2     pair, pair, alphas;")
