@@ -120,8 +120,8 @@ static void note_odd_values(const struct run *r, const char *path, const struct 
         infinities += isinf(x->data[i]) != 0;
     }
     if (nans)
-        fprintf(r->err, "%s: note: %llu NaN, which quantise to the largest code, +6\n",
-                path, (unsigned long long)nans);
+        fprintf(r->err, "%s: note: %llu NaN, which %s to the largest code, +6\n", path,
+                (unsigned long long)nans, nans == 1 ? "quantises" : "quantise");
     if (infinities)
         fprintf(r->err, "%s: note: %llu %s\n", path, (unsigned long long)infinities,
                 infinities == 1 ? "infinity, which saturates"

@@ -192,7 +192,8 @@ static fp4gen_status convert(const struct image_arg *arg, double value, uint32_t
     const double low = is_signed ? INT32_MIN : 0;
     const double high = is_signed ? INT32_MAX : UINT32_MAX;
     if (!(value >= low && value <= high) || value != floor(value))
-        return fail(err, bad, ERROR(ARG_VALUE), arg->name, value, low, high);
+        return fail(err, bad, ERROR(ARG_VALUE), arg->name, isnan(value) ? NAN : value,
+                    low, high); /* without its sign */
     *bits = is_signed ? (uint32_t)(int32_t)value : (uint32_t)value;
     return FP4GEN_OK;
 }

@@ -101,7 +101,8 @@ static fp4gen_status check_global(const char *op, const struct shape *s,
                     q->amax_ptr ? "amax_ptr" : "global_out", op);
     bool by_value = s->has_x && !q->global_ptr && !q->amax_ptr;
     if (by_value && !(q->global > 0 && isfinite(q->global)))
-        return fail(err, bad, ERROR(QUANTIZE_GLOBAL), (double)q->global);
+        return fail(err, bad, ERROR(QUANTIZE_GLOBAL),
+                    isnan(q->global) ? NAN : (double)q->global);
     return FP4GEN_OK;
 }
 

@@ -81,7 +81,7 @@ def test_not_a_number_is_told(tmp_path):
     x, w = matrices(5, 8, 64, seed=3)
     x[2, 3], x[4, 5] = np.nan, np.inf
     _, _, err = run(tmp_path, *files(tmp_path, x, w))
-    assert "x.npy: note: 1 NaN" in err
+    assert "x.npy: note: 1 NaN, which quantises" in err
     assert "x.npy: note: 1 infinity, which saturates" in err
 
 
