@@ -660,8 +660,8 @@ static bool is_overtaken(const struct cluster *c)
     return failed != 0 && failed - 1 < c->number;
 }
 
-#define QUIET_SHARE 16 /* of the limit of steps, without anything that others can see  \
-                        */
+/* Of the limit of steps, without anything that others can see. */
+#define QUIET_SHARE 16
 
 /* A kernel that never ends, although its state never comes back. */
 static bool is_endless(struct cluster *c, uint64_t steps)

@@ -567,8 +567,8 @@ static int word_index(const struct setting *s, enum field_id id)
 static void check_use(struct checker *c)
 {
     const unsigned all = BIT(NAME) | BIT(TARGET) | BIT(OP) | BIT(LANES) | BIT(WARPS);
-    const unsigned to_codes = all | BIT(X_TYPE) | BIT(LAYOUT) | BIT(ROUNDING) |
-                              BIT(PATH) | BIT(DIVISION);
+    const unsigned to_codes =
+        all | BIT(X_TYPE) | BIT(LAYOUT) | BIT(ROUNDING) | BIT(PATH) | BIT(DIVISION);
     const unsigned used_by[] = {
         [QUANTIZE_PLAIN] = to_codes,
         [QUANTIZE_DEINTERLEAVE] = to_codes | BIT(X_ORDER),
