@@ -51,10 +51,10 @@ static inline bool decode_want_pair(struct decoder *d, const struct op *o, int b
         return decode_refuse(d, o, "it needs a pair d|p");
     for (int i = 0; i < 2; i++) {
         const struct opnd *x = &p->items[i];
-        if (!x->is_sink && (x->kind != PTX_OPND_REG || x->is_const ||
-                            x->bits != (i == 0 ? bits : 1)))
-            return decode_refuse(d, o, "the pair needs a %d-bit register and a predicate",
-                                 bits);
+        if (!x->is_sink &&
+            (x->kind != PTX_OPND_REG || x->is_const || x->bits != (i == 0 ? bits : 1)))
+            return decode_refuse(
+                d, o, "the pair needs a %d-bit register and a predicate", bits);
     }
     return true;
 }

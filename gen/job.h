@@ -16,7 +16,7 @@ struct job {
     struct config *config;
     const struct plan *plan;              /* NULL: not a GEMM */
     const struct quantize_plan *quantize; /* NULL: a GEMM */
-    struct image image; /* ptx text inside the arena */
+    struct image image;                   /* ptx text inside the arena */
     struct line_map map;
 };
 
