@@ -320,10 +320,11 @@ fp4gen_status fp4gen_run(fp4gen_kernel *k, const fp4gen_gemm *g, fp4gen_error *e
 {
     if (!k || !g)
         return fail(err, FP4GEN_BAD_ARGUMENT, ERROR(NULL_ARGUMENT), "fp4gen_run");
-    if (g->m == 0 || g->n == 0)
-        return FP4GEN_OK;
+    fp4gen_status status = kernel_is_for(k, true, "fp4gen_run", err);
+    if (status || g->m == 0 || g->n == 0)
+        return status;
     struct problem p;
-    fp4gen_status status = problem_make(&p, &k->image, g, true, err);
+    status = problem_make(&p, &k->image, g, true, err);
     return status ? status : launch_gemm(k, &p, err);
 }
 
