@@ -185,7 +185,8 @@ static bool global_lanes(struct warp *w, const struct op *op, const uint64_t *ad
     if (global_is_plain(w, address, lanes, bytes, write)) {
         for (int i = 0; i < WARP_LANES; i++)
             a->at[i] = host(address[i]); /* of idle lanes: not looked at */
-        return true;
+        return !w->hb ||
+               hb_global_access(w, address, lanes, bytes, access_kind(op, write));
     }
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         int lane = bits_lowest(rest);
@@ -198,7 +199,7 @@ static bool global_lanes(struct warp *w, const struct op *op, const uint64_t *ad
             return false;
         a->at[lane] = host(at);
     }
-    return true;
+    return !w->hb || hb_global_access(w, address, lanes, bytes, access_kind(op, write));
 }
 
 /* ---- shared memory */

@@ -26,5 +26,6 @@ $(addprefix $(B)/tests/,t_tma t_tmap_edit t_pair t_mma_any t_bulk t_tcgen05 t_tc
 # Tests of single instructions share a frame as well.
 EMU_INSN_TESTS = $(addprefix $(B)/tests/,t_emu_int t_emu_float t_emu_cvt)
 $(EMU_INSN_TESTS): $(B)/tests/emu_insn.o
-$(EMU_INSN_TESTS) $(addprefix $(B)/tests/,t_emu_files): \
+$(EMU_INSN_TESTS) $(addprefix $(B)/tests/,t_emu_files t_checks): \
     $(B)/tests/emu_run.o
+$(addprefix $(B)/tests/,t_emu_files t_checks): $(B)/tests/emu_script.o

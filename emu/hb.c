@@ -480,6 +480,7 @@ static void warp_reset(struct hb_warp *h, struct warp *w, uint32_t component)
     h->some_count = 0;
     h->some_lanes = 0;
     memset(h->bulk, 0, sizeof h->bulk);
+    memset(h->copies, 0, sizeof h->copies);
     h->fenced_upto = 0;
     h->acts = 0;
     h->acquired = false;

@@ -57,9 +57,9 @@ struct hb_view {
 
 #define HB_LOADS_KEPT 32
 
-/* The newest bulk store of a lane. */
+/* The newest bulk store, or cp.async, of a lane. */
 struct hb_bulk {
-    uint32_t group, pc; /* group 0: none */
+    uint32_t group, pc; /* group, or number; 0: none */
 };
 
 struct hb_warp {
@@ -73,7 +73,7 @@ struct hb_warp {
     struct hb_view *some; /* what lanes know beyond that, since they diverged */
     int some_count, some_cap;
     uint32_t some_lanes; /* union of their lanes */
-    struct hb_bulk bulk[WARP_LANES];
+    struct hb_bulk bulk[WARP_LANES], copies[WARP_LANES];
     uint64_t acts;        /* counts arrivals and asynchronous work: check 6 */
     uint32_t fenced_upto; /* tcgen05 operations with a before_thread_sync behind: 15 */
     bool acquired;        /* something since the last after_thread_sync */
@@ -164,6 +164,14 @@ static inline uint32_t hb_now(struct hb_warp *h)
     h->time += h->published;
     h->published = false;
     return h->time;
+}
+
+/* The next access has another time, so that one instruction can be told from the same
+ * one executed again. */
+static inline void hb_next(struct hb_warp *h)
+{
+    h->published = true;
+    h->synced = false;
 }
 
 struct hb_eye hb_eye(const struct warp *w, uint32_t lane);

@@ -205,6 +205,11 @@ static uint32_t lanes_apart(const struct pass *x, const struct run *r)
 {
     const struct run *me = &x->me;
     uint32_t lanes = lanes_of(r, me->from, me->to);
+    /* Lanes that write one place in one instruction: one of them wins, and mostly they
+     * agree. */
+    if (r->cluster == me->cluster && r->warp == me->warp && r->pc == me->pc &&
+        r->time == me->time && r->kind == me->kind)
+        return 0;
     if (r->cluster != me->cluster || r->warp != me->warp || r->kind != HB_WARP)
         return lanes;
     if (r->lane == me->lane && r->each_shift == me->each_shift &&
@@ -410,6 +415,8 @@ bool hb_global_access(struct warp *w, const uint64_t *address, uint32_t lanes,
     bool ok = visit_lanes(&x, address, lanes, bytes) &&
               (!strong || tell_flags(w, address, lanes, how));
     pthread_mutex_unlock(&m->lock);
+    if (how != HB_READ)
+        hb_next(w->hb);
     if (ok)
         w->cur_lanes = saved;
     return ok;

@@ -163,6 +163,7 @@ bool hb_mbar_arrive(struct warp *w, struct mbar *m, uint32_t lanes)
     if (!check_init(w, m, bits_lowest(lanes), false))
         return false;
     hb_mbar_acts(w);
+    hb_now(w->hb); /* the arrival is an event of its own: check 22 */
     bool relaxed = hb_meaning(w)->relaxed;
     if (relaxed)
         hb_release_relaxed(w, lanes, &b->arriving);
@@ -321,28 +322,35 @@ void hb_cluster_wait(struct warp *w, uint32_t lanes)
 
 /* ---- exits: checks 22 and 23 */
 
+/* Work of a lane that exits, which it has not waited for. */
+static bool check_left_behind(struct warp *w, uint32_t lane, const struct hb_bulk *b,
+                              enum hb_kind kind, enum check check, const char *what)
+{
+    struct hb_eye e = hb_eye(w, lane);
+    if (!b->group ||
+        hb_sees(&e, HB_PLAIN, hb_component(w, kind), (uint32_t)1 << lane, b->group))
+        return true;
+    char place[512];
+    enum flow f = report(grid_of(w), w, check,
+                         "lane %u exits without having waited for its %s", lane, what);
+    report_note(grid_of(w), "issued at %s",
+                report_issuer(w, b->pc, place, sizeof place));
+    return f == FLOW_NEXT;
+}
+
 bool hb_exit(struct warp *w, uint32_t lanes)
 {
     struct hb_warp *h = w->hb;
+    bool ok = true;
     hb_release(w, lanes, &w->cta->cluster->hb->smem[w->cta->rank].exit);
-    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+    for (uint32_t rest = lanes; rest && ok; rest &= rest - 1) {
         uint32_t lane = (uint32_t)bits_lowest(rest);
-        const struct hb_bulk *b = &h->bulk[lane];
-        if (!b->group)
-            continue;
-        struct hb_eye e = hb_eye(w, lane);
-        if (hb_sees(&e, HB_PLAIN, hb_component(w, HB_BULK_READS), (uint32_t)1 << lane,
-                    b->group))
-            continue;
-        char place[512];
-        enum flow f =
-            report(grid_of(w), w, CHECK_STORES_AT_EXIT,
-                   "lane %u exits without having waited for its bulk store", lane);
-        report_note(grid_of(w), "the store: %s",
-                    report_issuer(w, b->pc, place, sizeof place));
-        return f == FLOW_NEXT;
+        ok = check_left_behind(w, lane, &h->bulk[lane], HB_BULK_READS,
+                               CHECK_STORES_AT_EXIT, "bulk store") &&
+             check_left_behind(w, lane, &h->copies[lane], HB_COPIES, CHECK_LOST_TAIL,
+                               "cp.async");
     }
-    return true;
+    return ok;
 }
 
 void hb_left_barrier(struct cta *t)

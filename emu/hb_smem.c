@@ -234,6 +234,8 @@ bool hb_smem_access(struct warp *w, struct cta *t, const uint32_t *offset,
             return false;
     }
     w->cur_lanes = saved;
+    if (how != HB_READ)
+        hb_next(w->hb);
     if (t != w->cta)
         hb_visits(w, t, lanes);
     return !v.strong || hb_smem_flags(w, t, offset, lanes, how);
@@ -266,6 +268,7 @@ bool hb_smem_copies(struct warp *w, const uint32_t *offset, const uint32_t *numb
         bool ignored = false;
         v.eye = hb_eye(w, lane);
         v.stamp = hb_cell_make(number[lane], component, lane, false, w->cur_pc);
+        w->hb->copies[lane] = (struct hb_bulk){number[lane], w->cur_pc};
         w->cur_lanes = (uint32_t)1 << lane;
         if ((conflict_in(&v, at, at + bytes, &e, &ignored) &&
              !hb_blame_range(w, w->cta, at, at + bytes, HB_WRITE, e)) ||

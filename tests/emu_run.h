@@ -50,8 +50,8 @@ const char *emu_report(const struct emu_run *r);
 const char *emu_refusal(const struct emu_run *r);
 void emu_done(struct emu_run *r);
 
-/* The launch must end in a report of this check, in this line of the text (0: any),
- * with these words in it; or, where the check is a warning, go on and have it. */
+/* The launch must have a report of this check, in this line of the text (0: any), with
+ * these words in it: the error that ends it, or a warning. */
 void emu_expect(const char *file, int line, struct emu_run *r, enum check check,
                 int ptx_line, const char *words);
 #define EMU_EXPECT(r, check, ptx_line, words)                                          \
