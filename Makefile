@@ -196,7 +196,8 @@ $(B)/bench/%: $(B)/bench/%.o $(ARCHIVES)
 
 # Each tests/fuzz_NAME.c mutates the inputs in its own seed list for some seconds.
 FUZZERS = $(patsubst tests/%.c,$(B)/tests/%,$(filter-out tests/fuzz_main.c,$(wildcard tests/fuzz_*.c)))
-$(B)/tests/fuzz_%: $(B)/tests/fuzz_%.o $(B)/tests/fuzz_main.o $(ARCHIVES)
+# (Static: else the rule for tests is taken while fuzz_main.o is not there.)
+$(FUZZERS): $(B)/tests/fuzz_%: $(B)/tests/fuzz_%.o $(B)/tests/fuzz_main.o $(ARCHIVES)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(call LINK_ALL,$^)
 
 fuzz: $(FUZZERS)

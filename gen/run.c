@@ -7,47 +7,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "gen/npy.h"
 #include "gen/run_check.h"
-#include "gen/run_data.h"
-#include "gen/run_quantize.h"
 #include "gen/run_epilogue.h"
-#include "gen/run_outputs.h"
-#include "gen/run_sums.h"
+#include "gen/run_quantize.h"
+#include "gen/run_state.h"
 #include "gen/verbs.h"
 #include "runtime/fp4gen.h"
 #include "runtime/manifest.h"
 
-#define CHECK_ALL_MACS ((uint64_t)1 << 31)
-#define RANDOM_ELEMENTS 4096
 #define BAR_AFTER_S 1.0 /* shorter runs show no progress */
 #define BAR_CHARS 40
 
 enum { DONE = 0, FAILED = 1, MISUSED = 2 };
-
-/* One run: everything that must be given back at its end. */
-struct run {
-    const struct run_options *o;
-    FILE *out, *err;
-    struct arena *arena;
-    struct diags *diags;
-    struct job *job; /* NULL when the kernel comes from a file */
-    const char *ptx;
-    size_t ptx_bytes;
-    struct image image;
-    struct npy a_file, b_file;
-    struct operand a, b;
-    struct run_arg args[IMAGE_MAX_ARGS];
-    struct run_output outs[IMAGE_MAX_OUTPUTS];
-    float alpha; /* with the global scales of A and B in it */
-    fp4gen_device *device;
-    fp4gen_device_info info;
-    fp4gen_kernel *kernel;
-    fp4gen_gemm gemm;
-    fp4gen_output gemm_outputs[IMAGE_MAX_OUTPUTS];
-    fp4gen_arg gemm_args[IMAGE_MAX_ARGS];
-    double seconds; /* of the fastest launch */
-};
 
 struct run_options run_defaults(void)
 {
@@ -65,25 +36,6 @@ static double now_s(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* The runtime's messages look like the generator's: the code ends the first line. */
-static bool print_error(const struct run *r, const fp4gen_error *e)
-{
-    size_t first = strcspn(e->text, "\n");
-    if (e->status == FP4GEN_BAD_PTX && r->o->ptx_path)
-        fprintf(r->err, "%s: ", r->o->ptx_path);
-    fprintf(r->err, "error: %.*s [%s]\n", (int)first, e->text, e->code);
-    if (e->text[first])
-        fprintf(r->err, "%s\n", e->text + first + 1);
-    return false;
-}
-
-static bool no_memory(const struct run *r, const char *what)
-{
-    diag_add(r->diags, DIAG_RUN_MEMORY, loc_none(), what, (long long)r->gemm.m,
-             (long long)r->gemm.n, (long long)r->gemm.k);
-    return false;
 }
 
 /* ---- What is run */
@@ -108,7 +60,7 @@ static bool read_kernel(struct run *r)
     }
     fp4gen_error e = {0};
     return manifest_read(&r->image, r->ptx, r->ptx_bytes, &e) == FP4GEN_OK ||
-           print_error(r, &e);
+           run_print_error(r, &e);
 }
 
 /* Values that quantise to something that is not their neighbour are told. */
@@ -213,26 +165,11 @@ static bool open_device(struct run *r)
     if (fp4gen_open(&r->device, which, r->o->device, r->image.target, &e) ||
         fp4gen_load(&r->kernel, r->device, r->ptx, r->ptx_bytes, &e) ||
         fp4gen_check(r->kernel, &r->gemm, &e))
-        return print_error(r, &e);
+        return run_print_error(r, &e);
     fp4gen_device_get_info(r->device, &r->info);
     if (r->info.note[0])
         fprintf(r->err, "no GPU for this kernel: %s\n", r->info.note);
     return true;
-}
-
-static struct ref_gemm ref_problem(const struct run *r, float alpha)
-{
-    const fp4gen_gemm *g = &r->gemm;
-    return (struct ref_gemm){.m = g->m,
-                             .n = g->n,
-                             .k = g->k,
-                             .a = r->a.codes,
-                             .b = r->b.codes,
-                             .lda = (size_t)g->lda,
-                             .ldb = (size_t)g->ldb,
-                             .sfa = r->a.scales,
-                             .sfb = r->b.scales,
-                             .alpha = alpha};
 }
 
 /* What the arguments of a sensible call would be depends on the product's size: some
@@ -245,7 +182,7 @@ static bool choose_globals(struct run *r)
         return true;
     struct ref_dot *dots = malloc((size_t)rows * cols * sizeof *dots);
     float *acc = malloc((size_t)rows * cols * sizeof *acc);
-    const struct ref_gemm ref = ref_problem(r, 1);
+    const struct ref_gemm ref = run_reference(r, 1);
     bool ok = dots && acc && ref_gemm(&ref, 0, rows, 0, cols, dots);
     for (size_t i = 0; ok && i < (size_t)rows * cols; i++)
         acc[i] = (float)dots[i].value;
@@ -260,7 +197,7 @@ static bool choose_globals(struct run *r)
         epilogue_choose_globals(&run, r->args);
     free(dots);
     free(acc);
-    return ok || no_memory(r, "the arguments");
+    return ok || run_no_memory(r, "the arguments");
 }
 
 static bool make_operands(struct run *r)
@@ -273,7 +210,7 @@ static bool make_operands(struct run *r)
                                                             : FP4_NEAREST;
     if (!operand_alloc(&r->a, g->m, g->k, g->lda) ||
         !operand_alloc(&r->b, g->n, g->k, g->ldb))
-        return no_memory(r, "the operands");
+        return run_no_memory(r, "the operands");
     if (o->a)
         operand_quantize(&r->a, &r->a_file, rounding, pad);
     else
@@ -287,9 +224,9 @@ static bool make_operands(struct run *r)
     const int before = r->diags->count;
     if (!run_args_make(r->args, &r->image, g->m, g->n, o->seed, o->settings,
                        o->setting_count, r->diags))
-        return r->diags->count == before ? no_memory(r, "the arguments") : false;
+        return r->diags->count == before ? run_no_memory(r, "the arguments") : false;
     if (!run_outputs_make(r->outs, &r->image, g->m, g->n, g->ldd))
-        return no_memory(r, "the outputs");
+        return run_no_memory(r, "the outputs");
     return choose_globals(r);
 }
 
@@ -298,7 +235,7 @@ static bool upload(struct run *r, uint64_t *address, const void *data, size_t by
     fp4gen_error e = {0};
     return (!fp4gen_alloc(r->device, address, bytes, &e) &&
             !fp4gen_upload(r->device, *address, data, bytes, &e)) ||
-           print_error(r, &e);
+           run_print_error(r, &e);
 }
 
 /* What the epilogue reads and writes, and where the call finds it. */
@@ -430,7 +367,7 @@ static bool launch(struct run *r)
     }
     if (r->o->watch)
         watch_launch(r, ok);
-    return ok || print_error(r, &e);
+    return ok || run_print_error(r, &e);
 }
 
 /* ---- What came out */
@@ -447,159 +384,6 @@ static void print_launch(const struct run *r)
     else
         fprintf(r->out, "%.4f ms, %.1f TFLOP/s\n", r->seconds * 1e3,
                 r->seconds > 0 ? flops / r->seconds * 1e-12 : 0.0);
-}
-
-static bool check_touched(const struct run *r)
-{
-    bool ok = true;
-    for (int k = 0; k < r->image.output_count; k++) {
-        const char *name = r->outs[k].about->name;
-        struct d_touched t = d_check_touched(&r->outs[k].d);
-        if (t.unwritten)
-            diag_add(r->diags, DIAG_RUN_UNWRITTEN, loc_none(), t.unwritten, name, name,
-                     t.first_unwritten.row, t.first_unwritten.col);
-        if (t.strayed)
-            diag_add(r->diags, DIAG_RUN_STRAYED, loc_none(), t.strayed, name,
-                     (long long)t.first_strayed);
-        ok = ok && !t.unwritten && !t.strayed;
-    }
-    return ok;
-}
-
-static int thread_count(void)
-{
-    long count = sysconf(_SC_NPROCESSORS_ONLN);
-    return count < 1 ? 1 : count > 16 ? 16 : (int)count;
-}
-
-static uint64_t count_macs(const fp4gen_gemm *g)
-{
-    double macs = (double)g->m * g->n * g->k;
-    return macs < 1e18 ? (uint64_t)g->m * g->n * g->k : UINT64_MAX;
-}
-
-static bool checks_all(const struct run *r)
-{
-    return r->o->check == RUN_CHECK_FULL || count_macs(&r->gemm) <= CHECK_ALL_MACS;
-}
-
-/* The product itself, in bf16 or f32. */
-static bool check_product(struct run *r, const struct d_matrix *d, float alpha)
-{
-    const fp4gen_gemm *g = &r->gemm;
-    const struct ref_gemm ref = ref_problem(r, alpha);
-    const char *type = d->is_f32 ? "f32" : "bf16";
-    const bool all = checks_all(r);
-    struct d_compared c;
-    bool ok = all ? d_compare_all(d, &ref, thread_count(), &c)
-                  : d_compare_part(d, &ref, r->image.tile[0], r->image.tile[1],
-                                   RANDOM_ELEMENTS, r->o->seed, &c);
-    if (!ok)
-        return no_memory(r, "the reference");
-    fprintf(r->out,
-            "%s %u x %u %s: worst error %.3g of the bound (half an ulp of %s + "
-            "(K/64 + 1) 2^-23 sum |a b sa sb|)\n",
-            d == &r->outs[0].d ? "D" : "sums", g->m, g->n, type, c.worst, type);
-    if (!all)
-        fprintf(r->out,
-                "compared: first and last rows and columns of all tiles and %d random "
-                "elements, %llu of %llu; --check=full compares all\n",
-                RANDOM_ELEMENTS, (unsigned long long)c.elements,
-                (unsigned long long)g->m * g->n);
-    if (c.wrong == 0)
-        return true;
-    diag_add(r->diags, DIAG_RUN_WRONG, loc_none(), (unsigned long long)c.wrong,
-             (unsigned long long)c.elements, c.at.row, c.at.col, c.got, c.want,
-             c.worst);
-    return false;
-}
-
-static bool report_epilogue(struct run *r, const struct epilogue_compared *c,
-                            bool exact)
-{
-    /* Approximations may differ in their last bits, and then a code, or a scale with
-     * the codes of its block, now and then. */
-    const double most = exact ? 0 : 0.02;
-    fprintf(r->out, "outputs: %llu of %llu elements and scales as evaluated%s\n",
-            (unsigned long long)(c->elements - (c->wrong < c->elements ? c->wrong : 0)),
-            (unsigned long long)c->elements,
-            exact ? "" : ", with other approximations");
-    if ((double)c->wrong <= most * (double)c->elements)
-        return true;
-    diag_add(r->diags, DIAG_RUN_EPILOGUE, loc_none(), (unsigned long long)c->wrong,
-             (unsigned long long)c->elements, c->is_scale ? "scale " : "",
-             r->image.outputs[c->output].name, c->row, c->col, c->got,
-             c->by_reference ? "reference" : "expression", c->want);
-    return false;
-}
-
-/* Sums by a kernel without epilogue, these against the reference, and outputs against
- * what the expression makes of the sums. */
-static bool check_epilogue(struct run *r)
-{
-    const fp4gen_gemm *g = &r->gemm;
-    struct job *job = NULL;
-    uint8_t *bytes = NULL;
-    fp4gen_error e = {0};
-    struct d_matrix sums = {.m = g->m, .n = g->n, .is_f32 = true};
-    if (!sums_run(r->device, &r->o->job, g, &job, &bytes, &sums.ld_bytes, &e)) {
-        print_diags(job->diags, r->err);
-        if (e.status)
-            print_error(r, &e);
-        else if (!job->diags->count)
-            no_memory(r, "the sums");
-        job_free(job);
-        return false;
-    }
-    job_free(job);
-    sums.bytes = bytes;
-    float *acc = malloc((size_t)g->m * g->n * sizeof *acc + 1);
-    bool ok = acc != NULL || no_memory(r, "the sums");
-    for (size_t row = 0; ok && row < g->m; row++)
-        memcpy(acc + row * g->n, bytes + GUARD_BYTES + row * sums.ld_bytes,
-               g->n * sizeof *acc);
-    ok = ok && check_product(r, &sums, 1);
-    if (ok) {
-        const struct expr *expr = r->job->config->expr;
-        const struct epilogue_run run = {.e = expr,
-                                         .image = &r->image,
-                                         .args = r->args,
-                                         .outs = r->outs,
-                                         .m = g->m,
-                                         .n = g->n,
-                                         .acc = acc,
-                                         .alpha = r->alpha};
-        const size_t some_rows = 61; /* prime: rows of all warps and tiles */
-        struct epilogue_compared c;
-        epilogue_compare(&run, 0, checks_all(r) ? 1 : some_rows, &c);
-        ok = report_epilogue(r, &c, r->info.emulated || !epilogue_is_approximate(expr));
-    }
-    free(acc);
-    free(bytes);
-    return ok;
-}
-
-static bool check_values(struct run *r)
-{
-    if (strcmp(r->image.epilogue, "identity") == 0)
-        return check_product(r, &r->outs[0].d, r->alpha);
-    if (r->job)
-        return check_epilogue(r);
-    diag_add(r->diags, DIAG_RUN_CHECK_PTX, loc_none(), r->image.epilogue);
-    return false;
-}
-
-/* Both operands came from files: how much of their product has FP4 cost? */
-static void print_loss(const struct run *r)
-{
-    const bool all = count_macs(&r->gemm) <= CHECK_ALL_MACS;
-    struct d_loss l = d_measure_loss(&r->outs[0].d, &r->a_file, &r->b_file, r->o->alpha,
-                                     all ? 0 : RANDOM_ELEMENTS, r->o->seed);
-    fprintf(r->out,
-            "against the unquantised product: relative error %.4g, largest difference "
-            "%.4g (%llu of %llu elements)\n",
-            l.relative, l.worst, (unsigned long long)l.elements,
-            (unsigned long long)r->gemm.m * r->gemm.n);
 }
 
 static bool write_result(struct run *r)
@@ -666,13 +450,10 @@ static int run(struct run *r)
         if (!upload_all(r) || !launch(r))
             return FAILED;
         print_launch(r);
-        bool ok = check_touched(r);
-        if (ok && r->o->check && !(r->o->watch && r->o->watch->is_trusted))
-            ok = check_values(r);
-        if (!ok)
+        if (!run_verify(r))
             return FAILED;
         if (r->o->a && r->o->b && strcmp(r->image.epilogue, "identity") == 0)
-            print_loss(r);
+            run_print_loss(r);
     }
     return !r->o->d || write_result(r) ? DONE : FAILED;
 }

@@ -2,7 +2,7 @@
  * refused and in which words, and what reaches the driver when nothing is. */
 #include "runtime/fp4gen.h"
 #include "runtime/tensor_map.h"
-#include "tests/fake_libcuda.h"
+#include "tests/fake_driver.h"
 #include "tests/kernel_text.h"
 #include "tests/test.h"
 
@@ -161,44 +161,6 @@ TEST(tensor_map_rules_of_packed_types)
 
 /* ---- Drivers */
 
-/* The fake driver below the directory of this program. */
-static const char *fake_path(struct arena *a, const char *which)
-{
-    char program[4096] = "";
-    CHECK(readlink("/proc/self/exe", program, sizeof program - 1) > 0);
-    *strrchr(program, '/') = '\0';
-    return arena_printf(a, "%s/%s/libcuda.so.1", program, which);
-}
-
-/* From now on libcuda.so.1 is the fake one, as it carries that SONAME. */
-static void load_fake(const char *which)
-{
-    struct arena *a = arena_new();
-    CHECK(dlopen(fake_path(a, which), RTLD_NOW) != NULL);
-    arena_free(a);
-}
-
-static struct fake *calls(void)
-{
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    CHECK(library != NULL);
-    struct fake *(*ask)(void);
-    void *symbol = dlsym(library, "fake_calls");
-    CHECK(symbol != NULL);
-    memcpy(&ask, &symbol, sizeof ask);
-    return ask();
-}
-
-static fp4gen_device *open_fake(void)
-{
-    fp4gen_device *dev = NULL;
-    fp4gen_error err = {0};
-    load_fake("fake");
-    fp4gen_open(&dev, FP4GEN_DRIVER_CUDA, 0, NULL, &err);
-    CHECK_STR(err.text, "");
-    return dev;
-}
-
 /* fp4gen_open fails with this status, code and words. */
 static void check_open(fp4gen_driver driver, int ordinal, const char *target,
                        fp4gen_status status, const char *code, const char *words)
@@ -338,18 +300,6 @@ TEST(auto_takes_the_emulator_when_no_device_fits)
 
 /* ---- Loading */
 
-static fp4gen_kernel *load_kernel(fp4gen_device *dev)
-{
-    struct arena *a = arena_new();
-    const char *text = kernel_text(a, kernel_manifest);
-    fp4gen_kernel *k = NULL;
-    fp4gen_error err = {0};
-    fp4gen_load(&k, dev, text, strlen(text), &err);
-    CHECK_STR(err.text, "");
-    arena_free(a);
-    return k;
-}
-
 static void check_load(fp4gen_device *dev, const char *text, fp4gen_status status,
                        const char *code, const char *words)
 {
@@ -445,19 +395,6 @@ TEST(kernel_info)
 }
 
 /* ---- Running */
-
-static fp4gen_gemm good_gemm(void)
-{
-    return (fp4gen_gemm){.m = 300,
-                         .n = 520,
-                         .k = 1088,
-                         .a = 0x10000,
-                         .b = 0x20000,
-                         .sfa = 0x30000,
-                         .sfb = 0x40000,
-                         .d = 0x50000,
-                         .alpha = 0.5f};
-}
 
 TEST(launch_gets_what_the_manifest_says)
 {
@@ -619,19 +556,6 @@ TEST(empty_products)
     fp4gen_close(dev);
 }
 
-static void check_run(fp4gen_kernel *k, fp4gen_gemm g, const char *code,
-                      const char *words)
-{
-    fp4gen_error err = {0};
-    int launches = calls()->launches;
-    CHECK_EQ(fp4gen_run(k, &g, &err), *code ? FP4GEN_BAD_ARGUMENT : FP4GEN_OK);
-    CHECK_STR(err.code, code);
-    if (!strstr(err.text, words))
-        CHECK_STR(err.text, words);
-    CHECK_EQ(calls()->launches, launches + !*code);
-    CHECK_EQ(calls()->depth, 0);
-}
-
 TEST(arguments_of_a_gemm)
 {
     fp4gen_device *dev = open_fake();
@@ -707,203 +631,6 @@ TEST(f32_kernels_have_rows_of_four_bytes)
     fp4gen_unload(k);
     fp4gen_close(dev);
     arena_free(a);
-}
-
-/* ---- Outputs and arguments of epilogues */
-
-static fp4gen_kernel *load_epilogue(fp4gen_device *dev)
-{
-    struct arena *a = arena_new();
-    const char *text = kernel_text(a, kernel_epilogue);
-    fp4gen_kernel *k = NULL;
-    fp4gen_error err = {0};
-    setenv("FAKE_PARAMS", "17", 1);
-    CHECK_EQ(fp4gen_load(&k, dev, text, strlen(text), &err), FP4GEN_OK);
-    arena_free(a);
-    return k;
-}
-
-static uint64_t param(int i)
-{
-    uint64_t v;
-    memcpy(&v, calls()->params + 8 * i, 8);
-    return v;
-}
-
-static uint32_t param_bits(int i)
-{
-    return (uint32_t)(param(i) & 0xffffffffu);
-}
-
-static const fp4gen_arg all_args[] = {
-    {.name = "c", .address = 0x90000, .ld = 1056},
-    {.name = "bias", .address = 0x80000},
-    {.name = "d_global", .value = 0.25},
-};
-
-TEST(info_of_an_epilogue)
-{
-    fp4gen_device *dev = open_fake();
-    fp4gen_kernel *k = load_epilogue(dev);
-    fp4gen_kernel_info info;
-    fp4gen_kernel_get_info(k, &info);
-    CHECK_STR(info.epilogue, "custom");
-    CHECK_EQ(info.n_multiple, 16);
-    CHECK_EQ(info.output_count, 2);
-    CHECK_STR(info.outputs[0].format, "nvfp4");
-    CHECK_EQ(info.outputs[0].cols_shift, 1);
-    CHECK_EQ(info.outputs[0].scale_block, 16);
-    CHECK_STR(info.outputs[1].name, "amax");
-    CHECK_EQ(info.arg_count, 4);
-    CHECK_STR(info.args[1].name, "shift");
-    CHECK_STR(info.args[1].kind, "scalar");
-    CHECK_STR(info.args[1].type, "s32");
-    CHECK_EQ(info.args[1].has_default, 1);
-    CHECK_STR(info.args[3].kind, "aux");
-    fp4gen_unload(k);
-    fp4gen_close(dev);
-}
-
-TEST(arguments_come_by_name)
-{
-    fp4gen_device *dev = open_fake();
-    fp4gen_kernel *k = load_epilogue(dev);
-    const fp4gen_output amax = {.name = "amax", .address = 0x70004};
-    fp4gen_gemm g = good_gemm();
-    fp4gen_error err = {0};
-    g.n = 528;
-    g.d_scales = 0x60000;
-    g.ldd = 144;
-    g.args = all_args;
-    g.arg_count = 3;
-    g.outputs = &amax;
-    g.output_count = 1;
-    CHECK_EQ(fp4gen_run(k, &g, &err), FP4GEN_OK);
-    CHECK_EQ(param(6), 0x50000);
-    CHECK_EQ(param(7), 144);
-    CHECK_EQ(param(8), 0x60000);
-    CHECK_EQ(param(9), 0x70004);
-    CHECK_EQ(param_bits(10), 0x3e800000); /* 0.25 */
-    CHECK_EQ(param(11), 0);
-    CHECK_EQ(param_bits(12), 0xfffffffe); /* the default */
-    CHECK_EQ(param(13), 0);
-    CHECK_EQ(param(14), 0x80000);
-    CHECK_EQ(param(15), 0x90000);
-    CHECK_EQ(param(16), 1056);
-    CHECK_EQ(calls()->dims[0], 128); /* 264 columns of 4 bits: 8 whole pieces of 16 */
-
-    /* The first output by its name, a scalar on the device, one that is an integer. */
-    const fp4gen_output both[] = {
-        amax, {.name = "d", .address = 0xa0000, .ld = 160, .scales = 0xb0000}};
-    const fp4gen_arg args[] = {all_args[0],
-                               all_args[1],
-                               {.name = "d_global", .address = 0xc0004, .value = 3},
-                               {.name = "shift", .value = -7}};
-    g.d = g.ldd = g.d_scales = 0;
-    g.outputs = both;
-    g.output_count = 2;
-    g.args = args;
-    g.arg_count = 4;
-    CHECK_EQ(fp4gen_run(k, &g, &err), FP4GEN_OK);
-    CHECK_EQ(param(6), 0xa0000);
-    CHECK_EQ(param(7), 160);
-    CHECK_EQ(param(8), 0xb0000);
-    CHECK_EQ(param(11), 0xc0004);
-    CHECK_EQ(param_bits(12), 0xfffffff9);
-    fp4gen_unload(k);
-    fp4gen_close(dev);
-}
-
-TEST(wrong_outputs)
-{
-    fp4gen_device *dev = open_fake();
-    fp4gen_kernel *k = load_epilogue(dev);
-    fp4gen_output outs[] = {{.name = "amax", .address = 0x70004},
-                            {.name = "d", .address = 0xa0000, .scales = 0xb0000}};
-    fp4gen_gemm g = good_gemm();
-    g.n = 512;
-    g.args = all_args;
-    g.arg_count = 3;
-    g.outputs = outs;
-    g.d_scales = 0x60000;
-    check_run(k, g, "output-missing",
-              "output 'amax' of the epilogue custom is not given");
-    check_run(k, g, "output-missing", "it has: d (nvfp4), amax (amax)");
-    g.output_count = 2;
-    check_run(k, g, "output-twice", "'d'");
-    g.d = g.d_scales = 0;
-    check_run(k, g, "", "");
-    outs[1].name = "e";
-    check_run(k, g, "output-unknown", "has no output 'e'; it has: d (nvfp4)");
-    outs[1] = outs[0];
-    check_run(k, g, "output-twice", "'amax'");
-    outs[1] = (fp4gen_output){.name = "d", .address = 0xa0000};
-    check_run(k, g, "null-address", "scales of d");
-    outs[1].scales = 0xb0008;
-    check_run(k, g, "gemm-address", "scales of d");
-    outs[1].scales = 0xb0000;
-    outs[1].ld = 120;
-    check_run(k, g, "gemm-stride", "ldd is 120");
-    outs[1].ld = 0;
-    outs[0].address = 0x70002;
-    check_run(k, g, "gemm-address", "amax: the address 0x70002 is not a multiple of 4");
-    outs[0].address = 0x70004;
-    g.n = 520;
-    check_run(k, g, "gemm-n-multiple",
-              "n is 520; the epilogue custom takes multiples of 16");
-    fp4gen_unload(k);
-    fp4gen_close(dev);
-}
-
-TEST(wrong_arguments)
-{
-    fp4gen_device *dev = open_fake();
-    fp4gen_kernel *k = load_epilogue(dev);
-    const fp4gen_output amax = {.name = "amax", .address = 0x70004};
-    fp4gen_arg args[4];
-    fp4gen_gemm g = good_gemm();
-    memcpy(args, all_args, sizeof all_args);
-    g.n = 528;
-    g.ldd = 144;
-    g.d_scales = 0x60000;
-    g.outputs = &amax;
-    g.output_count = 1;
-    g.args = args;
-    check_run(k, g, "arg-missing",
-              "parameter 'd_global' of the epilogue custom is not");
-    check_run(
-        k, g, "arg-missing",
-        "d_global (f32), shift (s32), bias (f32 for each column), c (bf16 for each "
-        "element)");
-    g.arg_count = 3;
-    check_run(k, g, "", "");
-    args[3] = args[0];
-    g.arg_count = 4;
-    check_run(k, g, "arg-twice", "'c'");
-    args[3].name = "beta";
-    check_run(k, g, "arg-unknown", "the epilogue custom has no parameter 'beta'");
-    args[3].name = NULL;
-    check_run(k, g, "arg-unknown", "no parameter ''");
-    args[3] = (fp4gen_arg){.name = "shift", .value = 2.5};
-    check_run(k, g, "arg-value",
-              "'shift' is 2.5, but must be a whole number from -2147483648");
-    args[3].value = 3e9;
-    check_run(k, g, "arg-value", "to 2147483647");
-    args[3].value = 3;
-    args[0].ld = 1040;
-    check_run(k, g, "gemm-stride-short", "ldc is 1040 bytes, but a row has 1056");
-    args[0].ld = 0;
-    check_run(k, g, "", "");
-    args[0].address = 0x90008;
-    check_run(k, g, "gemm-address", "c: the address 0x90008");
-    args[0].address = 0;
-    check_run(k, g, "null-address", "c: the address is null");
-    args[0] = all_args[0];
-    args[2].address = 0x1002;
-    check_run(k, g, "gemm-address",
-              "d_global: the address 0x1002 is not a multiple of 4");
-    fp4gen_unload(k);
-    fp4gen_close(dev);
 }
 
 TEST(faults_of_a_kernel_come_back)

@@ -51,6 +51,7 @@ def work(folder):
                 args = ["--epilogue", name, "--tile", tile]
                 args += ["--d-type", d_type] if d_type else []
                 lines[" ".join(args)] = args
+    lines["moe_l1_nvfp4"] = ["moe_l1_nvfp4"]
     for name, body in OWN.items():
         path = folder / f"{name}.lua"
         path.write_text(f"gemm {{\n  epilogue = function(e) {body} end,\n}}\n")
