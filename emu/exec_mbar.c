@@ -513,14 +513,14 @@ static bool is_past(const struct warp *w, const struct op *op, const struct mbar
     return m->phase != opnd_u64(w, &op->opnds[2], lane) >> 32;
 }
 
-/* The lazy strategies give each try_wait one false before it parks, so that a program
+/* All strategies but eager give each try_wait one false before it parks, so that a program
  * which does not look at the answer does not get its wait all the same. */
 static bool is_first_false(struct warp *w, const struct mbar *m)
 {
     enum strategy strategy = m->cta->cluster->grid->strategy;
     if (strategy_explores(strategy))
         return choice_false(w);
-    if (!strategy_is_late(strategy))
+    if (strategy == STRATEGY_EAGER)
         return false;
     bool first = w->false_mbar != m || w->false_phase != m->phase;
     w->false_mbar = m;
