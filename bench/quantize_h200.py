@@ -3,11 +3,12 @@
 
     python3 bench/quantize_h200.py [--ptx DIR] [--lib lib/libfp4gen.so] [--sizes MxK,...]
 
-Runs quantize_nvfp4 (bf16, scales 128x4) beside a plain Triton kernel and PyTorch eager,
-each as a CUDA graph whose launches go round buffers that together are larger than the L2
-cache, and a device-to-device copy in the same run.  All three write the same bytes, which
-is checked.  With --ptx DIR the kernels are the files DIR/*.ptx instead of what bin/gen
-makes here; the first one (by name) is the one that is compared.
+Runs quantize_nvfp4 (bf16, scales 128x4) beside a plain Triton kernel (the best of four
+tiles) and PyTorch eager, each as a CUDA graph whose launches go round buffers that
+together are larger than the L2 cache, and a device-to-device copy in the same run.  All
+three write the same bytes, which is checked.  Then the other kernels of gen/quantize.h at
+8192 x 8192.  With --ptx DIR the kernels are the files DIR/*.ptx instead of what bin/gen
+makes here; the first quantize_nvfp4 (by name) is the one that is compared.
 """
 import argparse
 import ctypes
@@ -224,15 +225,84 @@ class Problem:
         return launch
 
 
+OPS = {  # op: options, bytes a value, columns of X for one of the result
+    "quantize_nvfp4": ([], 2.5625, 1),
+    "silu_mul_quantize_nvfp4": ([], 4.5625, 2),
+    "deinterleave_quantize_nvfp4": ([], 4.5625, 2),  # sectors hold both groups
+    "dequantize_nvfp4": ([], 2.5625, 1),
+}
+
+
+def op_of(ptx):
+    return ptx.split(b"// op: ")[1].split(b"\n")[0].decode()
+
+
 def kernels(args):
     if args.ptx:
         return [(os.path.basename(p)[:-4], open(p, "rb").read())
                 for p in sorted(glob.glob(os.path.join(args.ptx, "*.ptx")))]
     gen = os.path.join(ROOT, "bin", "gen")
     cc = "".join(map(str, torch.cuda.get_device_capability()))
-    target = {"90": "sm_90a"}.get(cc, "sm_80")
-    return [("fp4gen", subprocess.run([gen, "quantize_nvfp4", "--target", target],
-                                      check=True, capture_output=True).stdout)]
+    target = {"90": "sm_90a", "100": "sm_100f", "103": "sm_103f"}.get(cc, "sm_80")
+    return [(op, subprocess.run([gen, op, "--target", target, *options], check=True,
+                                capture_output=True).stdout)
+            for op, (options, _, _) in OPS.items()]
+
+
+def compare(lib, ours, sizes, copy, with_others):
+    triton_run = make_triton() if with_others else None
+    print(f"{'m x k':>12} {'kernel':24} {'us':>9} {'GB/s':>7} {'of copy':>8} "
+          f"{'by ours':>8}  same bytes")
+    for m, k in sizes:
+        problem = Problem(m, k)
+        g = problem.global_scale
+        runs = [(name, [problem.ours(lib, kernel)]) for name, kernel in ours]
+        if triton_run:
+            tiles = [(16, 256, 4), (32, 128, 4), (8, 512, 4), (1, 1024, 4)]
+            runs.append(("triton", [lambda i, t=t: triton_run(
+                problem.x[i], g, problem.codes[i], problem.scales[i], *t)
+                for t in tiles]))
+            runs.append(("pytorch eager", [lambda i: eager(
+                problem.x[i], g, problem.codes[i], problem.scales[i])]))
+        first = None
+        for _ in range(20):  # clocks rise while something runs
+            graph_time_us(runs[0][1][0], problem.count)
+        for name, ways in runs:
+            problem.clear()
+            us = min(graph_time_us(launch, problem.count) for launch in ways)
+            result = problem.result()
+            first = first or (us, result)
+            same = all(torch.equal(a, b) for a, b in zip(result, first[1]))
+            gbps = problem.bytes / us * 1e-3
+            print(f"{m:>6} x {k:<5}{name:24} {us:9.2f} {gbps:7.0f} {gbps / copy:8.3f} "
+                  f"{us / first[0]:7.2f}x  {'yes' if same else 'NO'}", flush=True)
+
+
+def show_others(lib, ours, copy, m=8192, k=8192):
+    print("\nthe other kernels, bf16, scales 128x4")
+    codes = [torch.randint(0, 256, (m, k // 2), device="cuda", dtype=torch.uint8)
+             for _ in range(4)]
+    scales = [torch.randint(0, 0x7f, (scale_bytes(m, k),), device="cuda",
+                            dtype=torch.uint8) for _ in range(4)]
+    words = torch.ones(8, device="cuda")
+    for name, kernel, op, by_amax in ours:
+        _, bytes_a_value, width = OPS[op]
+        x = [torch.randn(m, k * width, device="cuda", dtype=torch.bfloat16)
+             for _ in range(4)]
+
+        def launch(i):
+            a = Args(m=m, k=k, x=x[i].data_ptr(), codes=codes[i].data_ptr(),
+                     scales=scales[i].data_ptr(), global_=0.01,
+                     amax_ptr=words.data_ptr() if by_amax else 0,
+                     stream=torch.cuda.current_stream().cuda_stream)
+            lib.call("fp4gen_quantize", kernel, ctypes.byref(a))
+        us = graph_time_us(launch, 4)
+        if by_amax:
+            bytes_a_value += 2 * width
+        gbps = m * k * bytes_a_value / us * 1e-3
+        label = name + (", amax first" if by_amax else "")
+        print(f"{m:>6} x {k:<5}{label:40} {us:9.2f} {gbps:7.0f} {gbps / copy:8.3f}",
+              flush=True)
 
 
 def main():
@@ -243,35 +313,15 @@ def main():
     p.add_argument("--no-others", action="store_true")
     args = p.parse_args()
     lib = Library(args.lib)
-    ours = [(name, lib.load(text)) for name, text in kernels(args)]
+    ours = [(name, lib.load(text), op_of(text)) for name, text in kernels(args)]
     copy = copy_gbps("cuda")
     print(f"{torch.cuda.get_device_name()}, 'of copy' is of {copy:.0f} GB/s")
-    triton_run = None if args.no_others else make_triton()
-    print(f"{'m x k':>12} {'kernel':24} {'us':>9} {'GB/s':>7} {'of copy':>8} "
-          f"{'ours is faster by':>18}  same bytes")
-    for size in args.sizes.split(","):
-        m, k = map(int, size.split("x"))
-        problem = Problem(m, k)
-        rows, first = [], None
-        runs = [(name, problem.ours(lib, kernel)) for name, kernel in ours]
-        if triton_run:
-            g = problem.global_scale
-            tiles = [(16, 256, 4), (32, 128, 4), (8, 512, 4), (1, 1024, 4)]
-            for r, c, w in tiles:
-                runs.append((f"triton {r}x{c}", lambda i, r=r, c=c, w=w: triton_run(
-                    problem.x[i], g, problem.codes[i], problem.scales[i], r, c, w)))
-            runs.append(("pytorch eager", lambda i: eager(
-                problem.x[i], g, problem.codes[i], problem.scales[i])))
-        for name, launch in runs:
-            problem.clear()
-            us = graph_time_us(launch, problem.count)
-            result = problem.result()
-            first = first or (us, result)
-            same = [torch.equal(a, b) for a, b in zip(result, first[1])]
-            gbps = problem.bytes / us * 1e-3
-            print(f"{size:>12} {name:24} {us:9.2f} {gbps:7.0f} {gbps / copy:8.3f} "
-                  f"{us / first[0]:17.2f}x  {'yes' if all(same) else same}", flush=True)
-        del problem
+    sizes = [tuple(map(int, size.split("x"))) for size in args.sizes.split(",")]
+    compare(lib, [(n, kernel) for n, kernel, op in ours if op == "quantize_nvfp4"],
+            sizes, copy, not args.no_others)
+    show_others(lib, [(n, kernel, op, amax) for n, kernel, op in ours
+                      for amax in ([False, True] if op == "quantize_nvfp4" else [False])
+                      if op != "quantize_nvfp4" or amax], copy)
 
 
 if __name__ == "__main__":
