@@ -67,7 +67,7 @@ static const struct expr_node *value_of(struct expr *e, const struct quantize_co
     const int group = 8;
     const struct expr_node *x = expr_leaf(e, EXPR_ACC);
     if (q->op == QUANTIZE_PLAIN)
-        return x;
+        return expr_named(e, x, "x", NULL, 0);
     const struct expr_node *first = expr_split(e, x, group, 0);
     const struct expr_node *second = expr_split(e, x, group, 1);
     const struct expr_node *gate = q->up_first ? second : first;
@@ -234,7 +234,7 @@ static void put_arithmetic(struct arena *a, const struct quantize_plan *p,
 {
     const struct quantize_config *q = p->config->quantize;
     put_int(v, "chunk_cols", chunk_cols(q));
-    put_text(v, "expression", op_names[q->op]);
+    put_text(v, "expression", printed(a, p->expr, ""));
     put_text(v, "decls", chomped(a, p->lowered->decls));
     put_text(v, "tile", chomped(a, p->lowered->tile.text));
     put_text(v, "chunk", chomped(a, p->lowered->chunk.text));
