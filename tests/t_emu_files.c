@@ -99,6 +99,12 @@ TEST(clusters)
     run_all("cluster_");
 }
 
+/* What production kernels do and no check may call wrong. */
+TEST(idioms)
+{
+    run_all("idiom_");
+}
+
 TEST(registers)
 {
     run_all("regs_");
