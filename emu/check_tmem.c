@@ -44,12 +44,17 @@ static bool same_thread(const struct tmem_op *a, const struct tmem_op *b)
 static const char *const kind_names[] = {"tcgen05.ld", "tcgen05.st", "tcgen05.cp",
                                          "tcgen05.mma"};
 
-static void note_older(struct warp *w, const struct tmem_op *older)
+static void note_place(struct warp *w, const struct tmem_op *older)
 {
     char place[512];
-    struct grid *g = grid_of(w);
-    report_note(g, "the earlier one: %s",
+    report_note(grid_of(w), "the earlier one: %s",
                 report_issuer(older->issuer, older->pc, place, sizeof place));
+}
+
+static void note_older(struct warp *w, const struct tmem_op *older)
+{
+    struct grid *g = grid_of(w);
+    note_place(w, older);
     if (is_piped(older))
         report_note(g, "this thread has seen no wait return true for a barrier that a "
                        "commit behind it has arrived on");
@@ -113,7 +118,7 @@ static bool check_fences(struct warp *w, const struct tmem_op *op,
                    "tcgen05.fence::after_thread_sync behind the wait",
                    kind_names[op->kind], kind_names[older->kind],
                    g->kernel->ops[older->pc].insn->line);
-    note_older(w, older);
+    note_place(w, older);
     return f == FLOW_NEXT;
 }
 

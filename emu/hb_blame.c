@@ -204,6 +204,10 @@ bool hb_blame_proxy(struct warp *w, const struct async_op *o, const struct cta *
                    : "%s are %s asynchronously, and nothing orders that with a "
                      "generic %s",
         name, write ? "written" : "read", wrote ? "write" : "read");
+    for (int i = 0; i < o->range_count; i++)
+        if (o->ranges[i].cta == t && o->ranges[i].from <= at && at < o->ranges[i].to)
+            report_note(grid_of(w), "the instruction %s shared bytes 0x%x to 0x%x",
+                        write ? "writes" : "reads", o->ranges[i].from, o->ranges[i].to);
     note_party(w, p);
     return f == FLOW_NEXT;
 }

@@ -1,6 +1,7 @@
 """Three faults planted in generated kernels: each must end in the emulator's report, which
 names the place, and never in "passed"."""
 
+import json
 import re
 
 import pytest
@@ -85,3 +86,18 @@ def test_fault_is_reported(kernel, fault, strategy, tmp_path):
     assert re.search(place, text[int(report["line"]) - 1]), err
     lines = [int(n) for n in re.findall(r"\bline (\d+)", err)]
     assert any(re.search(cause, text[n - 1]) for n in lines), err
+
+
+def test_reports_are_json_lines(kernel, tmp_path):
+    path, report = tmp_path / "kernel.ptx", tmp_path / "report"
+    path.write_text(without_full_wait(kernel))
+    code, _, err = gen("run", path, *SHAPE, "--driver", "emu",
+                       env={"FP4EMU_REPORT": str(report), "FP4EMU_STRATEGY": "lazy"})
+    assert code == 1
+    lines = [json.loads(line) for line in report.read_text().splitlines()]
+    assert lines and {"check", "level", "kernel", "line", "opcode", "block", "warp", "lanes",
+                      "text", "notes", "mend", "again", "result"} <= set(lines[-1])
+    assert lines[-1]["level"] == "error" and lines[-1]["text"] in err
+    assert lines[-1]["result"] == "CUDA_ERROR_LAUNCH_FAILED"
+    opcode = path.read_text().splitlines()[lines[-1]["line"] - 1].split()[0]
+    assert lines[-1]["opcode"] == opcode
