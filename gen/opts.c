@@ -248,6 +248,15 @@ static bool take_check(struct parser *p, const char *text)
     return refuse_argument(p, OPT_CHECK, text, "--check or --check=full");
 }
 
+static bool take_global(struct parser *p, const char *text)
+{
+    char *end;
+    strtof(text, &end);
+    if (strcmp(text, "amax") == 0 || (end != text && *end == '\0'))
+        return true;
+    return refuse_argument(p, OPT_GLOBAL, text, "a number, or amax");
+}
+
 static bool take_option(struct parser *p, enum option_id id, const char *text)
 {
     struct opts *o = p->o;
@@ -318,7 +327,7 @@ static bool take_option(struct parser *p, enum option_id id, const char *text)
         return true;
     case OPT_GLOBAL:
         o->run.global = text;
-        return strcmp(text, "amax") == 0 || parse_float(p, id, text, &(float){0});
+        return take_global(p, text);
     case OPT_ALPHA:
         return parse_float(p, id, text, &o->run.alpha);
     case OPT_ALPHA_PTR:

@@ -226,7 +226,8 @@ static void play(const char *name)
     PLAY(list)                                                                         \
     PLAY(output)                                                                       \
     PLAY(plan)                                                                         \
-    PLAY(run)
+    PLAY(run)                                                                          \
+    PLAY(quantize)
 
 #define PLAY(name)                                                                     \
     TEST(transcript_##name)                                                            \
