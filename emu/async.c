@@ -9,6 +9,7 @@
 #include "emu/hb.h"
 #include "emu/launch_control.h"
 #include "emu/report.h"
+#include "emu/timeline.h"
 
 #include <stdlib.h>
 
@@ -147,6 +148,7 @@ static bool run(struct cluster *k, struct async_op *o)
     w->cur_pc = o->pc;
     w->cur_lanes = (uint32_t)1 << o->lane;
     k->running = o;
+    timeline_complete(o);
     bool ok = o->run(o);
     k->running = outer;
     if (ok) {
@@ -212,6 +214,7 @@ bool async_issue(struct async_op *o)
         return false;
     }
     choice_issued(o);
+    timeline_issue(o);
     if (completes_at_once(k, o))
         return run(k, o);
     *k->async_tail = o;

@@ -1,6 +1,7 @@
 #include "emu/cluster.h"
 #include "emu/choice.h"
 #include "emu/coverage.h"
+#include "emu/timeline.h"
 
 #include <stdlib.h>
 
@@ -101,6 +102,7 @@ void cluster_free(struct cluster *c)
     barriers_free(c);
     choices_free(c);
     coverage_free(c->coverage);
+    timeline_free(c);
     async_free(c);
     hb_cluster_free(c);
     free(c->ctas);
@@ -334,6 +336,7 @@ void cluster_reset(struct cluster *c, uint64_t number)
     c->delay_count = 0;
     choices_reset(c);
     coverage_reset(c);
+    timeline_reset(c);
     c->events = 0;
     c->clock = 0;
     c->steps = c->quiet_steps = c->quiet_since = 0;

@@ -40,6 +40,8 @@ static const struct env_row rows[] = {
      "clusters launched at first; auto: a quarter where a kernel takes others over"},
     {"FP4EMU_RECORD", "a file name", "nowhere",
      "where the choices of random, pct and replay are appended"},
+    {"FP4EMU_TRACE", "a file name", "none",
+     "where the virtual time line of the first clusters is written, as JSON"},
     {"FP4EMU_COVERAGE", "0, 1", "0", "1: fp4emu_coverage() tells what came to pass"},
     {"FP4EMU_STEPS", "0 .. 2^64-1", "2^32",
      "warp instructions of a cluster before the launch is ended; 0: no limit"},
@@ -169,10 +171,12 @@ static bool read_value(struct env *e, size_t i, const char *value, char *why,
     case 10:
         return read_report(value, &e->record, why, why_bytes);
     case 11:
+        return read_report(value, &e->trace, why, why_bytes);
+    case 12:
         ok = read_word(value, switches, COUNT_OF(switches), &n);
         e->coverage = n != 0;
         return ok;
-    case 12:
+    case 13:
         return read_u64(value, &e->steps);
     default:
         return read_u64(value, &e->print);
@@ -237,7 +241,7 @@ bool env_read(struct env *e, char *error, size_t error_bytes)
 /* ---- what the process runs with */
 
 static struct env used = NORMAL;
-static char used_text[4][4096];
+static char used_text[5][4096];
 
 static const char *keep(size_t slot, const char *text)
 {
@@ -269,6 +273,7 @@ void env_use(const struct env *e)
     used.report = keep_path(1, e->report);
     used.isa = keep(2, e->isa);
     used.record = keep_path(3, e->record);
+    used.trace = keep_path(4, e->trace);
 }
 
 void env_set_seed(uint64_t seed)

@@ -24,6 +24,7 @@ struct env {
     uint64_t seed;
     enum strategy strategy;
     struct rule rule;
+    const char *trace;      /* file for the time line; NULL: none */
     const char *record;     /* file that choices are appended to; NULL: none */
     struct check_set check; /* all zero: the default */
     uint64_t steps, print;  /* limits: warp instructions of a cluster; bytes; 0: none */

@@ -8,6 +8,7 @@
 #include "emu/depend.h"
 #include "emu/hb.h"
 #include "emu/lanes.h"
+#include "emu/timeline.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,6 +70,7 @@ static bool is_complete(const struct cta *t, const struct barrier *b)
 
 static void release(struct cta *t, struct barrier *b)
 {
+    timeline_bar_release(t, (uint32_t)(b - ((struct barriers *)t->sync)->b));
     if (t->cluster->hb)
         hb_bar_release(t, (uint32_t)(b - ((struct barriers *)t->sync)->b), b->waiting);
     uint32_t total = 0;
@@ -160,6 +162,7 @@ static enum flow exec_barrier(struct warp *w, const struct op *op, uint32_t lane
     uint32_t back = b->released[w->index] & lanes;
     if (back) {
         b->released[w->index] &= ~back;
+        timeline_bar_pass(w, number);
         put_result(w, op, back, b);
         return back == lanes ? FLOW_NEXT : split(w, op, lanes, back);
     }
@@ -171,6 +174,7 @@ static enum flow exec_barrier(struct warp *w, const struct op *op, uint32_t lane
         b->count = count;
         b->red = (enum red)op->aux[AUX_RED];
         b->arrived[w->index] |= fresh;
+        timeline_bar_arrive(w, number);
         if (op->aux[AUX_RED] != RED_NONE)
             b->sum += (uint32_t)bits_count(
                 opnd_mask(w, &op->opnds[op->opnd_count - 1]) & fresh);
@@ -182,8 +186,10 @@ static enum flow exec_barrier(struct warp *w, const struct op *op, uint32_t lane
         if (is_complete(t, b)) {
             release(t, b);
             b->released[w->index] &= ~lanes;
-            if (op->aux[AUX_KIND] != KIND_ARRIVE)
+            if (op->aux[AUX_KIND] != KIND_ARRIVE) {
                 depend_passed_barrier(w);
+                timeline_bar_pass(w, number);
+            }
             put_result(w, op, lanes, b);
             return FLOW_NEXT;
         }
@@ -293,6 +299,7 @@ static void try_release(struct cluster *c, struct cluster_barrier *b)
         }
     if (!any)
         return;
+    timeline_bar_release(&c->ctas[0], BARRIERS);
     if (c->hb)
         hb_cluster_complete(c);
     for (int i = 0; i < c->cta_count; i++)
@@ -318,6 +325,7 @@ static enum flow exec_cluster_arrive(struct warp *w, const struct op *op,
                       "between",
                       again);
     b->arrived[place_of(w)] |= lanes;
+    timeline_bar_arrive(w, BARRIERS);
     if (w->hb)
         hb_cluster_arrive(w, lanes);
     cluster_event(c);
@@ -339,6 +347,7 @@ static enum flow exec_cluster_wait(struct warp *w, const struct op *op, uint32_t
     if (lanes & ~*passed)
         return park_for(w, lanes, (struct wait){.kind = WAIT_CLUSTER});
     *passed &= ~lanes;
+    timeline_bar_pass(w, BARRIERS);
     if (w->hb)
         hb_cluster_wait(w, lanes);
     depend_passed_barrier(w);

@@ -7,6 +7,7 @@
 #include "emu/decode.h"
 #include "emu/lanes.h"
 #include "emu/library.h"
+#include "emu/timeline.h"
 
 /* ---- bra, brx.idx */
 
@@ -121,6 +122,7 @@ static enum flow exec_nanosleep(struct warp *w, const struct op *op, uint32_t la
     }
     struct wait wait = {.kind = WAIT_TIME, .number = w->cur_pc};
     wait.until = w->cta->cluster->clock + longest;
+    timeline_sleep(w, longest);
     park_for(w, lanes, wait);
     return FLOW_JUMP;
 }

@@ -9,6 +9,7 @@
 #include "emu/coverage.h"
 #include "emu/depend.h"
 #include "emu/lanes.h"
+#include "emu/timeline.h"
 
 #include <stdlib.h>
 
@@ -139,6 +140,7 @@ static void test_phase(struct mbar *m)
     if (m->pending != 0 || m->tx != 0)
         return;
     coverage_phase(m);
+    timeline_phase(m);
     hb_mbar_phase(m);
     m->phase++;
     m->pending = m->expected;
@@ -186,6 +188,7 @@ static bool arrive(struct warp *w, struct mbar *m, uint32_t count, uint32_t tell
         return false;
     m->pending -= count;
     coverage_arrive(w, m);
+    timeline_arrive(w, m);
     remember(m, w);
     cluster_event(m->cta->cluster);
     test_phase(m);
@@ -235,6 +238,7 @@ bool mbar_complete_tx(struct warp *w, struct cta *c, uint32_t offset, uint32_t b
     m->tx -= bytes;
     m->tx_completed += bytes;
     coverage_arrive(w, m);
+    timeline_arrive(w, m);
     remember(m, w);
     cluster_event(c->cluster);
     if (!check_tx(w, m))
@@ -344,6 +348,7 @@ static enum flow exec_init(struct warp *w, const struct op *op, uint32_t lanes)
         m->phase = 0;
         m->observed = false;
         m->signal_count = 0;
+        m->arrived = m->done = 0;
         m->init_line = op->insn->line;
         m->init_pc = w->cur_pc;
         if (w->hb)
@@ -513,8 +518,8 @@ static bool is_past(const struct warp *w, const struct op *op, const struct mbar
     return m->phase != opnd_u64(w, &op->opnds[2], lane) >> 32;
 }
 
-/* All strategies but eager give each try_wait one false before it parks, so that a program
- * which does not look at the answer does not get its wait all the same. */
+/* All strategies but eager give each try_wait one false before it parks, so that a
+ * program which does not look at the answer does not get its wait all the same. */
 static bool is_first_false(struct warp *w, const struct mbar *m)
 {
     enum strategy strategy = m->cta->cluster->grid->strategy;
@@ -571,6 +576,7 @@ static enum flow exec_wait(struct warp *w, const struct op *op, uint32_t lanes)
         if (is_past(w, op, m, lane)) {
             yes |= (uint32_t)1 << lane;
             m->observed = m->phase > 0;
+            timeline_waited(w, m);
         } else {
             first = first ? first : m;
             note_poll(w, m, (uint32_t)1 << lane);

@@ -7,6 +7,7 @@
 #include "emu/hb.h"
 #include "emu/report.h"
 #include "emu/tma.h"
+#include "emu/timeline.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -574,6 +575,9 @@ static bool is_waited_for(const struct async_op *o, void *arg)
 enum flow tma_wait_group(struct warp *w, const struct op *op, uint32_t lanes)
 {
     struct group_wait wait = {w, lanes, opnd_u32(w, &op->opnds[0], bits_lowest(lanes))};
+    uint32_t closed = closed_groups(w)[bits_lowest(lanes)];
+    if (closed > wait.left_open)
+        timeline_bulk_wait(w, closed - wait.left_open, ptx_has(op->insn, PTX_M_READ));
     if (w->hb)
         hb_bulk_waited(w, lanes, closed_groups(w), wait.left_open,
                        !ptx_has(op->insn, PTX_M_READ));

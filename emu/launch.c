@@ -12,6 +12,7 @@
 #include "emu/env.h"
 #include "emu/memory.h"
 #include "emu/report.h"
+#include "emu/timeline.h"
 
 #define PARAM_ALIGN_BYTES 128
 #define PARAM_MAX_BYTES 32764
@@ -447,6 +448,31 @@ static void end_schedules(struct schedules *s)
     grid.record = NULL;
 }
 
+/* One file for all launches of the process. */
+static struct trace *trace;
+
+static void begin_trace(void)
+{
+    if (env()->trace && !trace)
+        trace = trace_new();
+    grid.trace = env()->trace ? trace : NULL;
+    if (grid.trace)
+        trace_begin(trace, &grid);
+}
+
+static void end_trace(void)
+{
+    char *summary = NULL;
+    if (!grid.trace)
+        return;
+    if (!trace_end(trace, &grid, env()->trace, &summary) && !env()->quiet)
+        fprintf(stderr, "FP4EMU_TRACE: %s cannot be written\n", env()->trace);
+    if (summary && !env()->quiet)
+        fputs(summary, stderr);
+    free(summary);
+    grid.trace = NULL;
+}
+
 CUresult launch_run(const struct launch *l)
 {
     struct report *r = report_new();
@@ -461,6 +487,7 @@ CUresult launch_run(const struct launch *l)
     atomic_store(&launch_seconds, 0.0);
     fill_grid(l, r);
     begin_schedules(&schedules);
+    begin_trace();
     atomic_store(&launch_running, true);
 
     struct progress progress;
@@ -471,6 +498,7 @@ CUresult launch_run(const struct launch *l)
     atomic_store(&launch_running, false);
     progress_end(&progress);
     end_schedules(&schedules);
+    end_trace();
 
     if (l->params)
         memory_free((uint64_t)(uintptr_t)l->params);

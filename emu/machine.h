@@ -240,7 +240,10 @@ struct mbar {
     int signal_count; /* of distinct ones; more are forgotten */
     struct hb_mbar *hb;
     uint64_t order, waiters; /* coverage.c: of this phase so far */
-    struct mbar *next;       /* of the same hash */
+    uint64_t arrived, done;  /* timeline.c: newest arrival, end of the newest phase */
+    uint32_t last_pc;        /* ... and what it was */
+    uint8_t last_kind, done_kind;
+    struct mbar *next; /* of the same hash */
     struct mbar *next_of_cta;
 };
 
@@ -293,6 +296,7 @@ struct cluster {
     uint64_t rng;              /* this cluster's own stream of the launch's seed */
     struct choices *choices;   /* owned by choice.c; NULL: nothing is chosen */
     uint64_t delay_count;      /* delay: operations of its kind so far */
+    struct timeline *timeline; /* owned by timeline.c; NULL: not traced */
     struct coverage *coverage; /* owned by coverage.c; NULL: not wanted */
     uint64_t events;           /* counts what a waiting warp may see: stores, arrivals,
                                   completions, releases, exits */
@@ -323,6 +327,7 @@ struct grid {
     uint64_t seed;
     const struct deviations *plan; /* replay; or NULL */
     struct deviations *record;     /* the choices made are added; NULL: not wanted */
+    struct trace *trace;           /* timeline.h; NULL: not wanted */
     struct coverage *coverage;     /* what came to pass is added; NULL: not wanted */
     int threads;                   /* host threads, 0: as many as there are CPUs */
     bool no_checks; /* FP4EMU_CHECK=off: hazard checks that can be left out are */
@@ -444,6 +449,8 @@ struct async_op {
     bool reduces;           /* adds to what is there: any order will do */
     bool is_held;           /* by delay */
     uint32_t ordinal;       /* its issuer's operations before it */
+    uint32_t cycles;        /* timeline.c: how long an MMA takes */
+    uint64_t issued;        /* ... by the issuer's clock */
     int64_t priority;       /* pct */
     uint32_t lanes, number; /* who may know of it, and by which number: hb.h */
     struct hb_event *event;

@@ -11,6 +11,7 @@
 #include "emu/hb.h"
 #include "emu/report.h"
 #include "emu/role.h"
+#include "emu/timeline.h"
 
 #define TURN_STEPS 2048  /* of one warp, before the next one gets its turn */
 #define GROUP_STEPS 1024 /* of one lane group, while other lanes of the warp wait */
@@ -425,6 +426,7 @@ static enum turn take_turn(struct warp *w)
     const struct op *ops = c->grid->kernel->ops;
     const uint32_t starve_pc = c->grid->starve_pc;
     const bool is_starved = choice_starves(w), asks = c->choices || is_starved;
+    const bool is_traced = c->timeline != NULL;
     struct group g;
     struct loop loop = {.events = c->events};
     uint32_t steps = 0;
@@ -442,6 +444,8 @@ static enum turn take_turn(struct warp *w)
             together = step(w, &g, &flow);
             steps++;
             c->clock++;
+            if (is_traced && flow != FLOW_PARK)
+                timeline_step(w, &ops[from]);
             w->is_starved |= from == starve_pc;
             if (ops[from].visible && flow != FLOW_PARK) {
                 w->visible++;
@@ -717,6 +721,7 @@ enum progress cluster_run(struct cluster *c, uint64_t step_budget, bool alone)
     if (p == PROGRESS_DONE || p == PROGRESS_FAILED) {
         choices_end(c);
         coverage_end(c);
+        timeline_end(c);
     }
     /* Counted here and not at each store: other clusters look between their turns. */
     if (c->wrote_global)

@@ -332,6 +332,7 @@ static bool issue_mma(struct warp *w, const struct op *op, int lane)
     o->lanes = (uint32_t)1 << lane;
     o->number = entry->number;
     o->run = run_mma;
+    o->cycles = args.desc.n / 2;
     memcpy(&o->arg, &args, sizeof args);
     for (int i = 0; i < count; i++) {
         desc_touch(o, ctas[i], &args.a, MMA_LANES, 2);

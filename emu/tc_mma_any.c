@@ -470,6 +470,7 @@ static bool issue_any(struct warp *w, const struct op *op, int lane)
     struct async_op *o = async_new(w, ASYNC_MMA, lane);
     o->in_order = true;
     o->run = run_any;
+    o->cycles = f.n / 2;
     memcpy(&o->arg, &x, sizeof x);
     for (int i = 0; i < count; i++) {
         if (x.a_col == NO_COLUMN)

@@ -12,7 +12,7 @@ import pytest
 from conftest import BIN, ROOT, SANITIZED
 
 VARIABLES = ("DEVICE", "SEED", "STRATEGY", "CHECK", "REPORT", "QUIET", "ISA", "THREADS", "MMA",
-             "CLUSTERS", "RECORD", "COVERAGE", "STEPS", "PRINT")
+             "CLUSTERS", "RECORD", "TRACE", "COVERAGE", "STEPS", "PRINT")
 SHOW = "env | grep '^FP4EMU_' | sort"
 # A program that knows only the driver API.
 DRIVER_VERSION = ("import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); n = ctypes.c_int(); "
