@@ -1,4 +1,4 @@
-/* exec_matrix.c - ldmatrix and stmatrix of 8x8 matrices of 16-bit elements.
+/* exec_matrix.c - ldmatrix, stmatrix and movmatrix of 8x8 matrices of 16-bit elements.
  *
  * PTX ISA 9.0, "ldmatrix", "stmatrix".  Lane 8i + r gives the address of row r of
  * matrix i, 16 bytes.  Lane t holds elements 2(t mod 4) and the next of row t / 4; with
@@ -116,4 +116,28 @@ bool decode_STMATRIX(struct decoder *d, struct op *o)
 {
     o->exec = exec_stmatrix;
     return decode_matrix(d, o, 1, 0);
+}
+
+/* ---- movmatrix: a transposed matrix from registers to registers */
+
+static enum flow exec_movmatrix(struct warp *w, const struct op *op, uint32_t lanes)
+{
+    uint32_t *d = opnd_lanes(w, &op->opnds[0]);
+    const uint32_t *a = opnd_lanes(w, &op->opnds[1]);
+    uint16_t elements[MATRIX_ROWS][MATRIX_ROWS];
+    for (int t = 0; t < WARP_LANES; t++)
+        for (int e = 0; e < 2; e++)
+            elements[t / 4][t % 4 * 2 + e] = (uint16_t)(a[t] >> 16 * e);
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+        int t = bits_lowest(rest), row = t / 4, column = t % 4 * 2;
+        d[t] = elements[column][row] | (uint32_t)elements[column + 1][row] << 16;
+    }
+    return FLOW_NEXT;
+}
+
+bool decode_MOVMATRIX(struct decoder *d, struct op *o)
+{
+    o->exec = exec_movmatrix;
+    return decode_want_count(d, o, 2, 2) && decode_want_reg(d, o, 0, 32) &&
+           decode_want_reg(d, o, 1, 32);
 }

@@ -6,7 +6,6 @@
 #include "emu/mma_any.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "emu/round.h"
@@ -289,14 +288,12 @@ void mma_any(const struct mma_any *m)
             column_integer(m, column);
         return;
     }
-    struct operands *x = malloc(sizeof *x);
-    if (!x)
-        abort();
+    static _Thread_local struct operands operands; /* too large for a stack */
+    struct operands *x = &operands;
     unpack(m, x);
     for (int column = 0; column < m->n; column++)
         if (m->mode == MMA_HARDWARE)
             column_hardware(m, x, column);
         else
             column_reference(m, x, column);
-    free(x);
 }

@@ -144,6 +144,24 @@ static float round_once(double x, double d)
     return (float)sum;
 }
 
+uint32_t mma_fp4_element(const struct mma_fp4 *m, int lane, int column, uint32_t d)
+{
+    if (m->mode == MMA_HARDWARE)
+        return mma_model_element(m, lane, column, d);
+    const uint8_t *sfa = m->sfa + lane * MMA_BLOCKS,
+                  *sfb = m->sfb + column * MMA_BLOCKS;
+    if (mma_fp4_sum(mma_fp4_span(sfa, MMA_BLOCKS, m->ue8m0),
+                    mma_fp4_span(sfb, MMA_BLOCKS, m->ue8m0)) == MMA_SUM_WIDE)
+        return mma_fp4_exact(m, lane, column, d);
+    double x = 0;
+    for (int i = 0; i < MMA_BLOCKS; i++)
+        x += mma_fp4_block_sum(m->a + lane * MMA_ROW_BYTES + i * 8,
+                               m->b + column * MMA_ROW_BYTES + i * 8) *
+             ((double)mma_fp4_scale(sfa[i], m->ue8m0) * (m->negate ? -.25 : .25) *
+              (double)mma_fp4_scale(sfb[i], m->ue8m0));
+    return f32_bits(round_once(x, (double)f32_of(d)));
+}
+
 void mma_fp4_scalar(const struct mma_fp4 *m)
 {
     struct mma_span span_a = mma_fp4_span(m->sfa, MMA_LANES * MMA_BLOCKS, m->ue8m0);

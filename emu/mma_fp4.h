@@ -108,6 +108,9 @@ int32_t mma_fp4_block_sum(const uint8_t *a, const uint8_t *b);
 /* One element by the widest means; `lane` and `column` in the instruction's D. */
 uint32_t mma_fp4_exact(const struct mma_fp4 *m, int lane, int column, uint32_t d);
 
+/* One element in the mode of `m`. */
+uint32_t mma_fp4_element(const struct mma_fp4 *m, int lane, int column, uint32_t d);
+
 void mma_fp4_scalar(const struct mma_fp4 *m);
 
 /* ---- mode hardware (mma_model.c) */
@@ -124,6 +127,7 @@ static inline int mma_model_d_exponent(uint32_t d)
     uint32_t e = d >> 23 & 0xff;
     return (e != 0 ? (int)e : 1) - 127;
 }
+uint32_t mma_model_element(const struct mma_fp4 *m, int lane, int column, uint32_t d);
 void mma_model_scalar(const struct mma_fp4 *m);
 #if defined(__x86_64__)
 void mma_fp4_avx2(const struct mma_fp4 *m);

@@ -42,7 +42,7 @@ static uint32_t cut_to_f32(int64_t sum, int exponent)
     return sum < 0 && bits != 0 ? bits | 0x80000000 : bits;
 }
 
-static uint32_t element(const struct mma_fp4 *m, int lane, int column, uint32_t d)
+uint32_t mma_model_element(const struct mma_fp4 *m, int lane, int column, uint32_t d)
 {
     const uint8_t nan = m->ue8m0 ? 0xff : 0x7f;
     int64_t terms[MMA_BLOCKS];
@@ -80,6 +80,6 @@ void mma_model_scalar(const struct mma_fp4 *m)
     for (int column = 0; column < m->n; column++)
         for (int lane = 0; lane < MMA_LANES; lane++) {
             uint32_t *d = m->d + column * MMA_LANES + lane;
-            *d = element(m, lane, column, m->accumulate ? *d : 0);
+            *d = mma_model_element(m, lane, column, m->accumulate ? *d : 0);
         }
 }
