@@ -46,6 +46,15 @@ void desc_touch(struct async_op *o, struct cta *c, const struct smem_desc *d,
 void desc_gather(const struct cta *c, const struct smem_desc *d, uint32_t rows,
                  uint32_t chunks, uint8_t *to);
 
+/* The same for operands of `bytes` an element whose rows are contiguous, 32 bytes of K
+ * (desc_rows.c); how copies have laid them is not looked at. */
+bool desc_check_by_row(struct warp *w, struct cta *c, const struct smem_desc *d,
+                       uint32_t bytes, const char *what, uint32_t rows);
+void desc_touch_by_row(struct async_op *o, struct cta *c, const struct smem_desc *d,
+                       uint32_t bytes, uint32_t rows);
+void desc_gather_by_row(const struct cta *c, const struct smem_desc *d, uint32_t bytes,
+                        uint32_t rows, uint8_t *to);
+
 /* An instruction descriptor of kinds mxf4 and mxf4nvf4. */
 struct instr_desc {
     uint32_t m, n;

@@ -44,7 +44,11 @@ struct mma_any {
 };
 
 void mma_any(const struct mma_any *m);
-/* Elements of a row. */
+/* Elements of a row, and bytes that one takes there; narrow ones take 1. */
 int mma_any_k(enum mma_type type);
+static inline uint32_t mma_type_bytes(enum mma_type type)
+{
+    return (uint32_t)(MMA_ROW_BYTES / mma_any_k(type));
+}
 
 #endif

@@ -174,77 +174,6 @@ static bool decode_fields(struct warp *w, uint32_t bits, enum tc_kind kind, int 
     return check_result(w, bits, kind, f) && check_shape(w, bits, kind, group, f);
 }
 
-/* ---- operands along M or N in shared memory */
-
-static uint32_t element_bytes(enum mma_type type)
-{
-    return type == MMA_TF32 ? 4 : type == MMA_F16 || type == MMA_BF16 ? 2 : 1;
-}
-
-/* Shared offset of the 16 bytes that hold element k of rows row .. row + 16/bytes - 1.
- * The canonical layouts are those of CUTLASS, cute/arch/mma_sm100_desc.hpp. */
-static uint32_t chunk_by_row(const struct smem_desc *d, uint32_t row, uint32_t k,
-                             uint32_t bytes)
-{
-    uint32_t chunk = row * bytes / 16;
-    if (d->swizzle == TMAP_SWIZZLE_NONE)
-        return d->start + chunk * d->sbo + k / 8 * d->lbo + k % 8 * 16;
-    uint32_t span = d->pitch / 16;
-    uint32_t at = d->start + chunk / span * d->lbo + k / 8 * d->sbo + k % 8 * d->pitch +
-                  chunk % span * 16;
-    return tmap_swizzle(at, d->swizzle, d->atom);
-}
-
-/* Rows one behind the other, K along each. */
-static void gather_by_row(const struct cta *c, const struct smem_desc *d,
-                          enum mma_type type, uint32_t rows, uint8_t *to)
-{
-    uint32_t bytes = element_bytes(type), each = 16 / bytes;
-    for (uint32_t k = 0; k < MMA_ROW_BYTES / bytes; k++)
-        for (uint32_t row = 0; row < rows; row += each) {
-            const uint8_t *from = c->smem + chunk_by_row(d, row, k, bytes);
-            for (uint32_t i = 0; i < each && row + i < rows; i++)
-                memcpy(to + (row + i) * MMA_ROW_BYTES + k * bytes, from + i * bytes,
-                       bytes);
-        }
-}
-
-/* The bytes that such an operand reaches; without the layout of copies, which may be
- * any here. */
-static bool check_by_row(struct warp *w, struct cta *c, const struct smem_desc *d,
-                         enum mma_type type, const char *what, uint32_t rows)
-{
-    uint32_t bytes = element_bytes(type), from = UINT32_MAX, to = 0;
-    for (uint32_t k = 0; k < MMA_ROW_BYTES / bytes; k++)
-        for (uint32_t row = 0; row < rows; row += 16 / bytes) {
-            uint32_t at = chunk_by_row(d, row, k, bytes);
-            from = at < from ? at : from;
-            to = at + 16 > to ? at + 16 : to;
-        }
-    if (from >= SMEM_RESERVED_BYTES && to <= c->smem_bytes)
-        return true;
-    report(
-        grid_of(w), w, CHECK_DESCRIPTOR,
-        "descriptor of %s: it reaches from 0x%x to 0x%x, the shared memory of CTA %u "
-        "from 0x%x to 0x%x",
-        what, from, to, c->rank, SMEM_RESERVED_BYTES, c->smem_bytes);
-    return false;
-}
-
-static void touch_by_row(struct async_op *o, struct cta *c, const struct smem_desc *d,
-                         enum mma_type type, uint32_t rows)
-{
-    uint32_t bytes = element_bytes(type);
-    uint32_t span = d->swizzle == TMAP_SWIZZLE_NONE ? 16 : d->pitch;
-    for (uint32_t row = 0; row < rows; row += span / bytes)
-        for (uint32_t k = 0; k < MMA_ROW_BYTES / bytes; k += 8) {
-            uint32_t at = chunk_by_row(d, row, k, bytes) & ~(span * 8 - 1);
-            if (d->swizzle == TMAP_SWIZZLE_NONE)
-                at = chunk_by_row(d, row, k, bytes);
-            async_touch(o, c, at, at + 8 * span, false);
-        }
-}
-
 /* ---- completion */
 
 /* Rows of A in one CTA. */
@@ -297,7 +226,7 @@ static bool run_in(struct warp *w, const struct op *op, struct cta *c,
                 memcpy(a + row * MMA_ROW_BYTES + i * 4,
                        tmem_column(c, x->a_col + i) + row, 4);
     } else if (f->a_by_m) {
-        gather_by_row(c, &x->a, f->a_type, rows, a);
+        desc_gather_by_row(c, &x->a, mma_type_bytes(f->a_type), rows, a);
     } else {
         desc_gather(c, &x->a, rows, 2, a);
     }
@@ -346,7 +275,7 @@ static bool run_any(struct async_op *o)
     for (int i = 0; i < count; i++) {
         uint8_t *to = b + (uint32_t)i * rows * MMA_ROW_BYTES;
         if (f.b_by_n)
-            gather_by_row(ctas[i], &x.b, f.b_type, rows, to);
+            desc_gather_by_row(ctas[i], &x.b, mma_type_bytes(f.b_type), rows, to);
         else
             desc_gather(ctas[i], &x.b, rows, 2, to);
     }
@@ -362,7 +291,7 @@ static bool check_operand(struct warp *w, struct cta *c, const struct smem_desc 
                           enum mma_type type, bool by_row, const char *what,
                           uint32_t rows)
 {
-    return by_row ? check_by_row(w, c, d, type, what, rows)
+    return by_row ? desc_check_by_row(w, c, d, mma_type_bytes(type), what, rows)
                   : desc_check(w, c, d, what, rows, 2);
 }
 
@@ -370,7 +299,7 @@ static void touch(struct async_op *o, struct cta *c, const struct smem_desc *d,
                   enum mma_type type, bool by_row, uint32_t rows)
 {
     if (by_row)
-        touch_by_row(o, c, d, type, rows);
+        desc_touch_by_row(o, c, d, mma_type_bytes(type), rows);
     else
         desc_touch(o, c, d, rows, 2);
 }
