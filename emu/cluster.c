@@ -80,6 +80,7 @@ static void release_cta(struct cta *t)
     answers_reset(t);
     registers_free(t);
     tmap_views_free(t);
+    wgmma_free(t);
 }
 
 void cluster_free(struct cluster *c)

@@ -62,6 +62,9 @@ void cpasync_free(struct cta *c);
 void tmap_views_free(struct cta *c);
 void tmap_edits_free(struct grid *g);
 
+/* ---- exec_wgmma.c */
+void wgmma_free(struct cta *c);
+
 /* ---- exec_regs.c */
 bool registers_cta_end(struct warp *w, struct cta *c);
 void registers_free(struct cta *c);

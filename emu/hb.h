@@ -32,6 +32,7 @@ enum hb_kind {
     HB_LOADS,       /* its tcgen05.ld */
     HB_STORES,      /* its tcgen05.st */
     HB_PIPE,        /* its tcgen05.mma and cp */
+    HB_WGMMA,       /* its wgmma, by group */
     HB_KINDS_OF_WARP,
     HB_MBAR = HB_KINDS_OF_WARP, /* an mbarrier: 1 initialised, 2 + n: phase n is over */
 };

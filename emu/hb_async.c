@@ -69,6 +69,9 @@ static void fill_event(struct hb_event *e, const struct async_op *o)
     case ASYNC_COMMIT:
         e->component = hb_component(w, HB_PIPE);
         break;
+    case ASYNC_WGMMA:
+        e->component = hb_component(w, HB_WGMMA);
+        break;
     case ASYNC_CP:
         e->component = hb_component(w, HB_COPIES);
         break;

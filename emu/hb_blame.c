@@ -32,6 +32,8 @@ static const char *event_name(const struct hb_event *e)
         return "mma";
     case ASYNC_TC_CP:
         return "tcgen05.cp";
+    case ASYNC_WGMMA:
+        return "wgmma";
     case ASYNC_COMMIT:
         return "commit";
     case ASYNC_CP:
@@ -80,6 +82,9 @@ static void note_event(struct warp *w, const struct hb_event *e)
     } else if (e->kind == ASYNC_COPY_OUT) {
         report_note(g, "its group has not been waited for by cp.async.bulk.wait_group, "
                        "as far as this thread knows");
+    } else if (e->kind == ASYNC_WGMMA) {
+        report_note(g, "its group has not been waited for by wgmma.wait_group, as far as "
+                       "this thread knows");
     } else if (e->kind == ASYNC_MMA || e->kind == ASYNC_TC_CP) {
         report_note(g, "this thread has waited for no barrier that a commit behind it "
                        "arrived on");

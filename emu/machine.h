@@ -278,6 +278,7 @@ struct cta {
     void *answers;               /* of launch control: owned by exec_clc.c */
     void *registers;             /* of setmaxnreg: owned by exec_regs.c */
     struct view *views;          /* of tensor maps: owned by exec_tmap.c */
+    void *wgmma;                 /* groups of each warp: owned by exec_wgmma.c */
 };
 
 struct cluster {
@@ -425,7 +426,8 @@ enum async_kind {
     ASYNC_MMA,
     ASYNC_TC_CP,
     ASYNC_COMMIT,
-    ASYNC_CP, /* cp.async of one warp; arg.p[0] is allocated and goes with it */
+    ASYNC_WGMMA, /* what it reads; the arithmetic is done at issue */
+    ASYNC_CP,    /* cp.async of one warp; arg.p[0] is allocated and goes with it */
 };
 
 /* A byte range of one CTA's shared memory that an operation reads or writes. */

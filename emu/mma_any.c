@@ -13,6 +13,7 @@
 
 #define ROWS_MAX 128
 #define FRACTION 25
+#define COARSE_FRACTION 13
 
 int mma_any_k(enum mma_type type)
 {
@@ -217,12 +218,24 @@ static int d_exponent(const struct mma_any *m, double d)
     return exponent - 1 > least ? exponent - 1 : least;
 }
 
+/* To 14 significant bits, towards zero. */
+static double cut_to_e8m13(double x)
+{
+    int exponent;
+    double significand = frexp(x, &exponent);
+    if (exponent < -125)
+        return ldexp(trunc(ldexp(x, 126 + 13)), -126 - 13);
+    return ldexp(trunc(ldexp(significand, 14)), exponent - 14);
+}
+
 /* The terms of one element, aligned to the largest exponent and cut. */
 static uint32_t modelled(const struct mma_any *m, const struct operands *x, int row,
                          int column, double d)
 {
     const struct format *fa = format_of(m->a_type), *fb = format_of(m->b_type);
     int scale = x->a_scale[row] + x->b_scale[column];
+    bool coarse = m->is_wgmma && mma_any_k(m->a_type) == 32;
+    int fraction = coarse ? COARSE_FRACTION : FRACTION;
     int largest = d_exponent(m, d);
     double plain = d, products[MMA_ANY_MAX_K];
     for (int k = 0; k < mma_any_k(m->a_type); k++) {
@@ -238,13 +251,15 @@ static uint32_t modelled(const struct mma_any *m, const struct operands *x, int 
         plain = NAN;
     if (!isfinite(plain))
         return encode(m, plain, ROUND_NEAREST);
-    double unit = ldexp(1, FRACTION - largest + scale);
-    int64_t sum = (int64_t)ldexp(d, FRACTION - largest);
+    double unit = ldexp(1, fraction - largest + scale);
+    int64_t sum = (int64_t)ldexp(d, fraction - largest);
     for (int k = 0; k < mma_any_k(m->a_type); k++)
         sum += (int64_t)(products[k] * unit);
-    double result = ldexp((double)sum, largest - FRACTION);
+    double result = ldexp((double)sum, largest - fraction);
     if (m->result == MMA_TO_F32 && fabs(result) >= 0x1p128)
         result = result < 0 ? -INFINITY : INFINITY;
+    if (coarse && m->result == MMA_TO_F32)
+        result = cut_to_e8m13(result);
     return encode(m, result, m->result == MMA_TO_F16 ? ROUND_NEAREST : ROUND_ZERO);
 }
 

@@ -40,6 +40,7 @@ struct mma_any {
     bool accumulate;
     bool saturate;    /* integers */
     int scale_d_down; /* D is first multiplied by 2^-this */
+    bool is_wgmma;    /* mode hardware of FP8: 13 fraction bits, and 13 in the result */
     enum mma_mode mode;
 };
 

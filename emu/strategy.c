@@ -26,6 +26,7 @@ static const char *const op_names[] = {
     [ASYNC_COPY_IN] = "tma_load", [ASYNC_COPY_OUT] = "tma_store",
     [ASYNC_MMA] = "mma",          [ASYNC_TC_CP] = "tc_cp",
     [ASYNC_COMMIT] = "commit",    [ASYNC_CP] = "cp_async",
+    [ASYNC_WGMMA] = "wgmma",
 };
 
 static bool refuse(char *why, size_t bytes, const char *text)
