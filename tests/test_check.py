@@ -72,7 +72,7 @@ def test_missing_wait_is_found_and_repeats(kernel, label, seen, tmp_path):
 
 
 def test_wrong_numbers_are_a_fault(kernel, tmp_path):
-    new, count = re.subn(r"(mul\.f32\s+v3, v3, alpha;)", r"add.f32 v3, v3, 0f40000000;", kernel)
+    new, count = re.subn(r"mul(\.f32x2\s+pair, pair, alphas;)", r"add\1", kernel, count=1)
     assert count == 1
     code, out, err = check(new, tmp_path)
     assert code == 1, out + err
@@ -100,7 +100,7 @@ EPILOGUE_TILE:
   @p bra        EPILOGUE_SEEN;
   ld.shared.b32 x, [base + {place}];
   setp.eq.u32   p, x, 1;
-  @p mov.f32    alpha, 0f41000000;
+  @p mov.b64    alphas, 0x4100000041000000;
 EPILOGUE_SEEN:
 """, ptx)
     assert count == 1
