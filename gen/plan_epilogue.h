@@ -8,9 +8,8 @@
 
 #define PLAN_PTX_VERSION 88 /* times ten */
 
-/* Chunk and outputs as they are unless registers forbid it; asks no compiler.  False:
- * no chunk is large enough. */
-bool plan_outputs(struct plan *p, const struct config *c);
+/* Chunk and outputs as they are unless registers forbid it; asks no compiler. */
+void plan_outputs(struct plan *p, const struct config *c);
 /* The whole: compiles the expression, and chooses the chunk by its registers too.
  * p->epilogue_warps is known. */
 bool plan_epilogue(struct plan *p, struct arena *a, const struct config *c,

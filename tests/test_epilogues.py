@@ -5,6 +5,7 @@ epilogue in one tile and the fused ones in all; FP4GEN_FULL_SWEEP=1 all in all."
 
 import os
 import re
+import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
@@ -82,8 +83,7 @@ def assemble(item):
 @pytest.mark.skipif(SANITIZED, reason="the assembler sweep runs plain only")
 def test_no_spills(ptxas, tmp_path):
     assert ptxas.exists()
-    if "epilogue-no-llvm" in gen("plan", "--epilogue", "relu")[2]:
-        pytest.skip("libfp4gen-llvm.so is not built: no LLVM 22")
+    need_llvm()
     lines = work(tmp_path)
     assert len(lines) >= 28
     items = enumerate((line, args, tmp_path) for line, args in lines.items())
@@ -93,3 +93,42 @@ def test_no_spills(ptxas, tmp_path):
     table.write_text("".join(f"{used or '-':>4}  {line}\n" for line, used, _ in rows))
     assert not [(line, complaint) for line, _, complaint in rows if complaint]
     assert all(used <= 255 for _, used, _ in rows)
+
+
+def need_llvm():
+    if "epilogue-no-llvm" in gen("plan", "--epilogue", "relu")[2]:
+        pytest.skip("libfp4gen-llvm.so is not built: no LLVM 22")
+
+
+CHECKED = [("swiglu_nvfp4", "128x64")] if not FULL else [
+    (name, tile) for name in names() for tile in TILES]
+
+
+@pytest.mark.skipif(SANITIZED, reason="schedules run plain only")
+@pytest.mark.parametrize("name,tile", CHECKED)
+def test_schedules(name, tile):
+    """No hazard, and the same bits, whoever goes first."""
+    need_llvm()
+    code, out, err = gen("check", "--epilogue", name, "--tile", tile, "--seeds", 1,
+                         "--alpha", 0.002)
+    assert code == 0, out + err
+    assert "no fault" in out
+
+
+def test_wrong_scales_are_found(tmp_path):
+    """A template that forgets to move the scales of every second chunk to their byte."""
+    need_llvm()
+    shutil.copytree(ROOT / "templates", tmp_path / "templates")
+    path = tmp_path / "templates/lib/outputs.ptxt"
+    text = path.read_text()
+    move = "  shl.b32       x, o${k}_s0, ${8 * bytes};\n"
+    assert move in text
+    args = ("--epilogue", "swiglu_nvfp4", "--tile", "128x128", "-m", 3, "-n", 128, "-k", 64,
+            "--alpha", 0.01, "--driver", "emu", "--check", "--templates",
+            tmp_path / "templates")
+    assert gen("run", *args)[0] == 0
+    path.write_text(text.replace(move, "  mov.b32       x, o${k}_s0;\n"))
+    code, _, err = gen("run", *args)
+    assert code == 1
+    assert re.search(r"\d+ of \d+ elements and scales are wrong; the first is scale d\[0\]\[\d\]:"
+                     r" 0x\w+, but the expression gives 0x\w+ \[run-epilogue\]", err), err
