@@ -235,9 +235,9 @@ static bool complete(struct cluster *k, struct async_op **link)
 bool async_complete(struct cluster *k, struct async_op *o)
 {
     struct async_op **p = &k->async_first;
-    while (*p != o)
+    while (*p && *p != o)
         p = &(*p)->next;
-    return complete(k, p);
+    return *p && complete(k, p);
 }
 
 /* Behind one that was held back, all that waited for it complete. */

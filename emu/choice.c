@@ -228,7 +228,7 @@ static struct pick random_pick(struct cluster *c)
         if (warp_can_run(warp_at(c, i)) && wanted-- == 0)
             return (struct pick){.w = warp_at(c, i)};
     struct async_op *o = c->async_first;
-    while (wanted-- > 0)
+    while (wanted-- > 0 && o->next)
         o = o->next;
     return (struct pick){.op = async_front_of(c, o)};
 }
