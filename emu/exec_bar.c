@@ -94,6 +94,27 @@ static void release(struct cta *t, struct barrier *b)
     cluster_event(t->cluster);
 }
 
+/* A stated count is not lowered by exits: can so many still come?  `w` is the warp that
+ * arrives or exits. */
+static bool check_possible(struct warp *w, struct barrier *b)
+{
+    struct cta *t = w->cta;
+    uint32_t possible = 0;
+    for (int i = 0; i < t->warp_count; i++)
+        if (b->arrived[i] || t->warps[i].live)
+            possible += WARP_LANES;
+    if (!b->active || possible >= b->count)
+        return true;
+    report(
+        t->cluster->grid, w, CHECK_NAMED_BARRIER,
+        "barrier %u waits for %u threads, and the others have exited: no more than %u "
+        "can come",
+        (unsigned)(b - ((struct barriers *)t->sync)->b), b->count, possible);
+    report_mend(t->cluster->grid, "let all threads that are counted arrive before they "
+                                  "exit, or count fewer");
+    return false;
+}
+
 /* ---- bar, barrier */
 
 static bool check_arrival(struct warp *w, const struct op *op, const struct barrier *b,
@@ -193,6 +214,8 @@ static enum flow exec_barrier(struct warp *w, const struct op *op, uint32_t lane
             put_result(w, op, lanes, b);
             return FLOW_NEXT;
         }
+        if (!check_possible(w, b))
+            return FLOW_STOP;
         if (op->aux[AUX_KIND] == KIND_ARRIVE)
             return FLOW_NEXT;
     }
@@ -394,9 +417,12 @@ bool barriers_after_exit(struct warp *w)
 {
     struct cta *t = w->cta;
     struct barriers *all = t->sync;
-    for (int i = 0; all && i < BARRIERS; i++)
+    for (int i = 0; all && i < BARRIERS; i++) {
         if (is_complete(t, &all->b[i]))
             release(t, &all->b[i]);
+        else if (!check_possible(w, &all->b[i]))
+            return false;
+    }
     struct cluster_barrier *b = t->cluster->sync;
     if (b) {
         if (w->hb && ((b->passed[place_of(w)] | b->arrived[place_of(w)]) & ~w->live))
