@@ -227,10 +227,10 @@ static struct pick random_pick(struct cluster *c)
     for (uint32_t i = 0; i < count; i++)
         if (warp_can_run(warp_at(c, i)) && wanted-- == 0)
             return (struct pick){.w = warp_at(c, i)};
-    struct async_op *o = c->async_first;
-    while (wanted-- > 0 && o->next)
-        o = o->next;
-    return (struct pick){.op = async_front_of(c, o)};
+    for (struct async_op *o = c->async_first; o; o = o->next)
+        if (wanted-- == 0)
+            return (struct pick){.op = async_front_of(c, o)};
+    return (struct pick){0};
 }
 
 static struct pick pct_pick(struct cluster *c, bool leave)
@@ -291,7 +291,7 @@ static struct pick choose(struct cluster *c, bool leave, bool free_choice)
         p = planned_pick(c, &key, usual);
         break;
     }
-    if (p.w != usual.w || p.op != usual.op) {
+    if ((p.w || p.op) && (p.w != usual.w || p.op != usual.op)) {
         key.choice = p.w ? CHOICE_WARP : CHOICE_OP;
         key.to = number_of(p.w ? p.w : p.op->issuer);
         key.ordinal = p.op ? p.op->ordinal : 0;
