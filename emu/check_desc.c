@@ -131,12 +131,17 @@ static bool check_window(struct warp *w, struct cta *c, const struct smem_desc *
     return blame(w, d);
 }
 
-static bool blame_fill(struct warp *w, const struct smem_desc *d, const struct fill *f)
+static void note_fill(struct warp *w, const struct fill *f)
 {
     char text[640];
-    blame(w, d);
     report_note(grid_of(w), "the copy that filled 0x%x to 0x%x: %s", f->from, f->to,
                 fill_describe(f, text, sizeof text));
+}
+
+static bool blame_fill(struct warp *w, const struct smem_desc *d, const struct fill *f)
+{
+    blame(w, d);
+    note_fill(w, f);
     return false;
 }
 
@@ -167,6 +172,22 @@ static bool check_fill(struct warp *w, const struct smem_desc *d, const char *wh
     return true;
 }
 
+/* Rows that came through different maps are seldom one operand: a warning. */
+static bool check_map(struct warp *w, const struct smem_desc *d, const char *what,
+                      uint32_t from, const struct fill *f, const struct fill *first)
+{
+    if (!f->is_tensor || !first->is_tensor || f->map_address == first->map_address)
+        return true;
+    enum flow flow =
+        report_at(grid_of(w), w, CHECK_DESCRIPTOR, CHECK_IS_WARNING,
+                  "descriptor of %s: its rows begin in what one tensor map "
+                  "has filled, and at 0x%x in what another one has",
+                  what, from);
+    blame_fill(w, d, first);
+    note_fill(w, f);
+    return flow == FLOW_NEXT;
+}
+
 /* All groups of eight rows, `shift` bytes further than the descriptor starts. */
 static bool check_fills(struct warp *w, struct cta *c, const struct smem_desc *d,
                         const char *what, uint32_t rows, uint32_t shift)
@@ -188,7 +209,8 @@ static bool check_fills(struct warp *w, struct cta *c, const struct smem_desc *d
                 return blame_fill(w, d, first);
             }
         }
-        if ((f != first || g == 0) && !check_fill(w, d, what, rows, from, f))
+        if ((f != first || g == 0) && (!check_fill(w, d, what, rows, from, f) ||
+                                       !check_map(w, d, what, from, f, first)))
             return false;
         /* A group may straddle two copies, when both lie alike. */
         for (const struct fill *next = f; next->to < to;) {
