@@ -457,7 +457,7 @@ static void begin_trace(void)
         trace = trace_new();
     grid.trace = env()->trace ? trace : NULL;
     if (grid.trace)
-        trace_begin(trace, &grid);
+        trace_start(trace, &grid);
 }
 
 static void end_trace(void)

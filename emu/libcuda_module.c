@@ -251,7 +251,7 @@ EXPORTED CUresult cuModuleGetFunction(CUfunction *out, CUmodule m, const char *n
         r = CUDA_ERROR_INVALID_VALUE;
     if (r != CUDA_SUCCESS)
         return leave(r);
-    *out = module_function(m, name);
+    *out = module_find_kernel(m, name);
     return leave(*out ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND);
 }
 
@@ -389,7 +389,7 @@ EXPORTED CUresult cuLibraryGetKernel(CUkernel *out, CUlibrary l, const char *nam
     CUresult r = enter_library(l, out && name ? out : NULL);
     if (r != CUDA_SUCCESS)
         return leave(r);
-    *out = (CUkernel)(void *)module_function(l->module, name);
+    *out = (CUkernel)(void *)module_find_kernel(l->module, name);
     return leave(*out ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND);
 }
 

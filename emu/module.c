@@ -273,7 +273,7 @@ void module_unload(struct CUmod_st *m)
 
 /* ---- lookups */
 
-struct CUfunc_st *module_function(struct CUmod_st *m, const char *name)
+struct CUfunc_st *module_find_kernel(struct CUmod_st *m, const char *name)
 {
     for (int i = 0; i < m->function_count; i++)
         if (strcmp(m->functions[i].ptx->name, name) == 0)

@@ -50,7 +50,7 @@ enum module_result {
 enum module_result module_load(struct CUmod_st **out, const void *image,
                                const void *owner, int max_registers, struct buf *log);
 void module_unload(struct CUmod_st *m);
-struct CUfunc_st *module_function(struct CUmod_st *m, const char *name);
+struct CUfunc_st *module_find_kernel(struct CUmod_st *m, const char *name);
 /* NULL: the module has no such variable. */
 const struct placed_var *module_variable(const struct CUmod_st *m, const char *name);
 

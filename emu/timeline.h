@@ -55,7 +55,7 @@ struct trace *trace_new(void);
 void trace_free(struct trace *t);
 /* A launch begins, and ends: the file is written anew, valid at any time.  A text with
  * the stalls of each role goes to `summary`, which the caller frees. */
-void trace_begin(struct trace *t, const struct grid *g);
+void trace_start(struct trace *t, const struct grid *g);
 bool trace_end(struct trace *t, const struct grid *g, const char *path, char **summary);
 /* timeline.c: a cluster's spans and sums; under the grid's lock. */
 void trace_add(struct trace *t, const struct cluster *c, const struct span *spans,

@@ -267,7 +267,7 @@ static void summarise(const struct trace *t, const struct grid *g, struct buf *b
 
 /* ---- a launch */
 
-void trace_begin(struct trace *t, const struct grid *g)
+void trace_start(struct trace *t, const struct grid *g)
 {
     (void)g;
     t->start = t->end ? t->end + GAP : 0;
