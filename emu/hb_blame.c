@@ -83,8 +83,9 @@ static void note_event(struct warp *w, const struct hb_event *e)
         report_note(g, "its group has not been waited for by cp.async.bulk.wait_group, "
                        "as far as this thread knows");
     } else if (e->kind == ASYNC_WGMMA) {
-        report_note(g, "its group has not been waited for by wgmma.wait_group, as far as "
-                       "this thread knows");
+        report_note(g,
+                    "its group has not been waited for by wgmma.wait_group, as far as "
+                    "this thread knows");
     } else if (e->kind == ASYNC_MMA || e->kind == ASYNC_TC_CP) {
         report_note(g, "this thread has waited for no barrier that a commit behind it "
                        "arrived on");
