@@ -9,12 +9,15 @@
  * The instructions call these hooks; w->hb is NULL when FP4EMU_CHECK is off.  Functions
  * that return bool are false after an error that ends the launch.
  *
- *     hb.c         warps, lanes, fences, release and acquire
- *     hb_mbar.c    mbarriers, named and cluster barriers; checks 6, 11, 22, 37
- *     hb_smem.c    shared memory: bytes of generic accesses, ranges of asynchronous
- * ones hb_async.c   asynchronous operations and what their completion tells hb_global.c
- * global memory, also between clusters; flags of release and acquire hb_blame.c   the
- * messages */
+ *     hb.c         warps and lanes, fences, release and acquire
+ *     hb_mbar.c    barriers of all kinds, exits; checks 6, 11, 22, 23, 37, 41
+ *     hb_smem.c    shared memory: generic accesses (storage: hb_cells.c)
+ *     hb_async.c   shared memory: asynchronous operations
+ *     hb_global.c  global memory, between clusters too
+ *     hb_flag.c    addresses that release and acquire
+ *     hb_blame.c   the messages
+ *
+ * Tensor memory is check_tmem.c's, registers are check_regs.c's. */
 #ifndef FP4EMU_HB_H
 #define FP4EMU_HB_H
 

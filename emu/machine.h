@@ -268,17 +268,16 @@ struct cta {
     struct mbar *mbar_hash[MBAR_HASH];
     struct mbar *mbars; /* all of them, by next_of_cta */
     struct mbar *mbar_spare;
-    uint32_t watch_from,
-        watch_to;                /* pending operations and unseen copies touch these */
-    uint32_t mbar_from, mbar_to; /* valid barriers lie between these offsets */
-    void *sync;                  /* named barriers: owned by exec_bar.c */
-    void *copies;                /* cp.async groups: owned by exec_cpasync.c */
-    void *bulk;                  /* bulk groups of all lanes: owned by exec_tma.c */
-    void *pipe;                  /* tcgen05 pipe: owned by exec_tcgen05.c */
-    void *answers;               /* of launch control: owned by exec_clc.c */
-    void *registers;             /* of setmaxnreg: owned by exec_regs.c */
-    struct view *views;          /* of tensor maps: owned by exec_tmap.c */
-    void *wgmma;                 /* groups of each warp: owned by exec_wgmma.c */
+    uint32_t watch_from, watch_to; /* unread answers of launch control lie here */
+    uint32_t mbar_from, mbar_to;   /* valid barriers lie between these offsets */
+    void *sync;                    /* named barriers: owned by exec_bar.c */
+    void *copies;                  /* cp.async groups: owned by exec_cpasync.c */
+    void *bulk;                    /* bulk groups of all lanes: owned by exec_tma.c */
+    void *pipe;                    /* tcgen05 pipe: owned by exec_tcgen05.c */
+    void *answers;                 /* of launch control: owned by exec_clc.c */
+    void *registers;               /* of setmaxnreg: owned by exec_regs.c */
+    struct view *views;            /* of tensor maps: owned by exec_tmap.c */
+    void *wgmma;                   /* groups of each warp: owned by exec_wgmma.c */
 };
 
 struct cluster {
@@ -445,7 +444,7 @@ struct async_op {
     uint32_t pc; /* of the instruction */
     int lane;
     uint64_t id;                                /* counts up in the cluster */
-    struct smem_range ranges[ASYNC_MAX_RANGES]; /* what it touches; checks 4 and 5 */
+    struct smem_range ranges[ASYNC_MAX_RANGES]; /* what it touches */
     int range_count;
     bool in_order;          /* member of the tcgen05 FIFO of its CTA */
     bool reduces;           /* adds to what is there: any order will do */
@@ -472,9 +471,8 @@ void async_drop(struct async_op *o);
  * table is full, so that it may be called any number of times. */
 void async_touch(struct async_op *o, struct cta *c, uint32_t from, uint32_t to,
                  bool write);
-/* Checks ranges against those pending (checks 4 and 5), then runs it at once (eager)
- * or queues it (lazy).  Operations that are in_order with one another do not count as
- * conflicts.  False after a report. */
+/* Judges its ranges (hb_async.c), then runs it at once (eager) or queues it (lazy).
+ * False after a report. */
 bool async_issue(struct async_op *o);
 /* Completes the oldest pending operation that may complete.  False: none was pending,
  * or it failed (see report). */
