@@ -218,6 +218,8 @@ int expr_n_multiple(const struct expr *e)
         const struct expr_node *n = e->nodes[i];
         if (marks[i] && n->op == EXPR_SPLIT)
             need = max_int(need, (int)(n->imm / 2 * 2));
+        if (marks[i] && n->op == EXPR_JOIN)
+            need = max_int(need, (int)n->imm * 2);
         if (marks[i] && n->columns == EXPR_PAIRS)
             need = max_int(need, 2);
     }

@@ -66,6 +66,7 @@ static bool refuse_unused(struct qrun *r)
         {"--alpha", o->alpha != 1}, {"--alpha-ptr", o->alpha_on_device},
         {"--ctas", o->ctas != 0},   {"--out", o->d != NULL},
         {"--x", o->x && !to_codes}, {"--global", o->global && !r->image->x_type[0]},
+        {"--arg", o->setting_count != 0},
     };
     bool ok = true;
     for (size_t i = 0; i < COUNT_OF(unused); i++)
