@@ -171,7 +171,7 @@ check-all:  ## test, and before it format, clang-tidy and fuzzing
 	@FP4GEN_TEST_ALL=1 $(PYTHON) tests/run.py -j$(JOBS) build/release build/release-san-clang
 
 bench: deps  ## measure the generator and the emulator; writes bench/results.json
-	@$(SUBMAKE) all build/release/bench/gen_rate
+	@$(SUBMAKE) all build/release/bench/gen_rate build/release/bench/emu_rate
 	@$(PYTHON) bench/run.py
 	@$(PYTHON) bench/epilogue.py
 

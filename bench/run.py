@@ -65,9 +65,9 @@ def mma_count(m, n, k, tile_n):
     return -(-m // 128) * -(-n // tile_n) * -(-k // 64)
 
 
-def emulated_s(m, n, k, env=None):
+def emulated_s(m, n, k, env=None, tile="128x256"):
     """Seconds of the launch, as `gen run` states them."""
-    _, out = run(GEN, "run", "--tile", "128x256", "-m", m, "-n", n, "-k", k,
+    _, out = run(GEN, "run", "--tile", tile, "-m", m, "-n", n, "-k", k,
                  "--driver", "emu", env=env)
     return float(re.search(r"([\d.]+) s emulated", out).group(1))
 
@@ -86,15 +86,32 @@ def emulator(rows):
         seconds = emulated_s(size, size, size, {"FP4EMU_ISA": isa, "FP4EMU_THREADS": "1"})
         rows[f"MMAs of 128x256x64 a second, one thread, {isa}"] = (
             mma_count(size, size, size, 256) / seconds)
-    seconds = emulated_s(4096, 4096, 4096)
-    rows["4096 x 4096 x 4096 emulated, s"] = seconds
-    rows["the same, 10^9 multiply-adds a second"] = 4096 ** 3 / seconds / 1e9
+    for checks, name in (("off", "unchecked"), ("default", "checked")):
+        seconds = emulated_s(4096, 4096, 4096, {"FP4EMU_CHECK": checks})
+        rows[f"4096 x 4096 x 4096 emulated, {name}, s"] = seconds
+        rows[f"the same, {name}, 10^9 FP4 multiply-adds a second"] = 4096 ** 3 / seconds / 1e9
+    rows["one tile of 128x128, K = 512, checked, ms"] = 1e3 * min(
+        emulated_s(128, 128, 512, tile="128x128") for _ in range(5))
+    rows["the same as a whole `gen run`, ms"] = 1e3 * best(
+        5, GEN, "run", "--tile", "128x128", "-m", 128, "-n", 128, "-k", 512, "--driver", "emu")
+    _, out = run(ROOT / "build/release/bench/emu_rate")
+    for line in out.splitlines():
+        name, rate = line.split()
+        rows[f"10^6 warp instructions a second, {name.replace('_', ' ')}"] = float(rate) / 1e6
+
+
+def schedules(rows):
+    """`gen check` of one kernel: runs a second, two processes."""
+    seconds, out = run(GEN, "check", "--tile", "128x128", "--seeds", 32)
+    rows["schedules a second, `gen check --tile 128x128`"] = int(
+        re.search(r"(\d+) schedules", out).group(1)) / seconds
 
 
 def main():
     rows = {}
     generator(rows)
     emulator(rows)
+    schedules(rows)
     width = max(map(len, rows))
     for name, value in rows.items():
         print(f"{name:{width}}  {value:12.2f}")

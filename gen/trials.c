@@ -99,7 +99,6 @@ static _Noreturn void inside(const struct trials *t, const struct process *p)
     dup2(fileno(p->text), STDERR_FILENO);
     in.watch.is_trusted = x->base != p->trial && !p->is_second;
     o.driver = "emu";
-    o.check = RUN_CHECK;
     o.watch = &in.watch;
     int status = verb_run(&o, stdout, stderr);
     fflush(stdout);

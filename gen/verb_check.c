@@ -34,13 +34,16 @@ static double now_s(void)
 
 /* ---- the kernel and its problems */
 
-static bool fill_kernel(struct arena *a, const struct image *i, struct check_kernel *k)
+static bool fill_kernel(struct arena *a, const struct image *i, bool is_ptx,
+                        struct check_kernel *k)
 {
     *k = (struct check_kernel){.name = arena_strdup(a, i->kernel),
                                .stages = i->stages,
                                .warps = (i->threads + WARP_THREADS - 1) / WARP_THREADS,
                                .n_multiple = i->n_multiple ? i->n_multiple : 1,
-                               .is_gemm = !i->op[0]};
+                               .is_gemm = !i->op[0],
+                               .has_reference = !is_ptx || i->op[0] ||
+                                                strcmp(i->epilogue, "identity") == 0};
     memcpy(k->tile, i->tile, sizeof k->tile);
     return true;
 }
@@ -51,7 +54,7 @@ static bool read_image(struct arena *a, const char *ptx, size_t bytes, const cha
     fp4gen_error e = {0};
     struct image image;
     if (manifest_read(&image, ptx, bytes, &e) == FP4GEN_OK)
-        return fill_kernel(a, &image, k);
+        return fill_kernel(a, &image, true, k);
     fprintf(err, "%s%serror: %s [%s]\n", path ? path : "", path ? ": " : "", e.text,
             e.code);
     return false;
@@ -64,7 +67,7 @@ bool check_read_kernel(struct arena *a, const struct run_options *run,
         struct job *job = job_run(&run->job);
         bool ok = job->diags->count == 0;
         if (ok)
-            ok = fill_kernel(a, &job->image, k);
+            ok = fill_kernel(a, &job->image, false, k);
         else
             print_diags(job->diags, err);
         job_free(job);
@@ -298,11 +301,21 @@ static void tell_verdict(const struct trials *t, const struct check_kernel *k,
     fprintf(out, "%s: %d schedules, no fault%s", k->name, t->count,
             warned ? ", but warnings" : "");
     if (other)
-        fprintf(out, "; %d with other bits, also right", other);
+        fprintf(out,
+                k->has_reference ? "; %d with other bits, also right"
+                                 : "; %d with other bits than the first",
+                other);
     if (keys)
         fprintf(out, "; %zu orders and pairs seen, the last new ones in run %d", keys,
                 last + 1);
     fprintf(out, "; %.1f s\n", seconds);
+    if (!k->has_reference)
+        fputs(
+            "values were compared with those of the first run alone: the PTX does not "
+            "hold the expression\nof its epilogue; give its config to compare them "
+            "with "
+            "a reference\n",
+            out);
 }
 
 /* ---- one kernel, or many */
@@ -329,6 +342,7 @@ static int check_one(struct arena *a, const struct run_options *run,
     if (!check_read_kernel(a, run, &k, err))
         return FAILED;
     check_choose_sizes(own, &k, 0);
+    own->check = k.has_reference ? RUN_CHECK : RUN_NO_CHECK;
     struct recipe p = {.arena = a};
     add_recipe(&p, own, &k, o->seeds < 0 ? USUAL_SEEDS : o->seeds);
     struct trials t = {.at = p.trials, .count = p.count, .processes = PROCESSES};
@@ -367,6 +381,7 @@ static int check_all(struct arena *a, const struct run_options *run,
         if (!check_read_kernel(a, &runs[i], &k, err))
             return FAILED;
         check_choose_sizes(&runs[i], &k, i % 2);
+        runs[i].check = RUN_CHECK;
         add_recipe(&p, &runs[i], &k, o->seeds < 0 ? MATRIX_SEEDS : o->seeds);
     }
     struct trials t = {.at = p.trials, .count = p.count, .processes = PROCESSES};

@@ -45,11 +45,30 @@ def test_right_kernel_passes(kernel, tmp_path):
     assert int(re.search(r"(\d+) orders and pairs seen", out)[1]) > 50
 
 
+def test_outputs_are_compared_once_with_the_reference(kernel, tmp_path):
+    """The others are compared with the first ones, bit for bit: a hundred times faster."""
+    code, out, err = check(kernel, tmp_path, "-m", 2048, "-n", 2048, "-k", 256, "--ctas", 16,
+                           "--seeds", 0, timeout=60)
+    assert code == 0, out + err
+    assert out.count("worst error") == 1
+
+
 def test_config_and_given_sizes():
     code, out, err = gen("check", *TILE, "--d-type", "f32", "-m", 130, "-n", 72, "-k", 320,
                          "--ctas", 1, "--seeds", 1)
     assert code == 0, out + err
     assert "D 130 x 72 f32" in out
+
+
+def test_ptx_with_an_epilogue_has_no_reference(tmp_path):
+    code, ptx, err = gen(*TILE, "--epilogue", "bias")
+    assert code == 0, err
+    code, out, err = check(ptx, tmp_path, "--seeds", 1)
+    assert code == 0, out + err
+    assert "no fault" in out and "give its config" in out
+    code, out, err = gen("check", *TILE, "--epilogue", "bias", "--seeds", 1)
+    assert code == 0, out + err
+    assert "no fault" in out and "give its config" not in out
 
 
 def test_kernels_beside_the_gemm():
