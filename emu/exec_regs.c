@@ -40,10 +40,7 @@ static struct grid *grid_of(const struct warp *w)
 
 static uint32_t launched_with(const struct cta *c)
 {
-    const struct grid *g = c->cluster->grid;
-    uint32_t share = 65536 / (uint32_t)(c->warp_count * WARP_LANES) / 8 * 8;
-    uint32_t most = share < 168 ? share : 168;
-    return g->registers ? (g->registers + 7) / 8 * 8 : most;
+    return (c->cluster->grid->registers + 7) / 8 * 8;
 }
 
 static struct registers *registers_of(struct cta *c)
@@ -145,8 +142,19 @@ static bool check_possible(struct warp *w, const struct registers *r, uint32_t c
 
 /* ---- setmaxnreg */
 
+/* As ptxas does, which says so in an advisory. */
+static enum flow ignore(struct warp *w, const struct op *op)
+{
+    return report_at(grid_of(w), w, CHECK_REGISTERS, CHECK_IS_WARNING,
+                         "%s has no effect: the kernel states no bound of registers "
+                         "(.maxnreg, or .maxntid with .minnctapersm)",
+                         op->insn->opcode);
+}
+
 static enum flow exec_setmaxnreg(struct warp *w, const struct op *op, uint32_t lanes)
 {
+    if (grid_of(w)->registers == 0)
+        return ignore(w, op);
     struct registers *r = registers_of(w->cta);
     struct warp_registers *own = &r->warps[w->index];
     uint32_t count = op->aux[AUX_COUNT];

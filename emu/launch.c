@@ -375,6 +375,15 @@ static uint64_t most_resident(const struct launch *l)
     return room ? room : 1;
 }
 
+/* Of a thread; 0 where nothing bounds them, and setmaxnreg has no effect. */
+static uint32_t registers_of(const struct CUfunc_st *f)
+{
+    bool has_block = f->ptx->maxntid[0] || f->ptx->reqntid[0];
+    bool bounded = f->ptx->maxnreg || f->module->max_registers > 0 ||
+                   (has_block && f->ptx->minnctapersm);
+    return bounded ? (uint32_t)function_registers(f) : 0;
+}
+
 static void fill_grid(const struct launch *l, struct report *r)
 {
     const struct env *e = env();
@@ -401,7 +410,7 @@ static void fill_grid(const struct launch *l, struct report *r)
     grid.stamp = depend_stamp();
     grid.depends_on = l->depends_on;
     grid.workspace = l->cooperative ? (uint64_t)(uintptr_t)workspace : 0;
-    grid.registers = (uint32_t)function_registers(l->function);
+    grid.registers = registers_of(l->function);
     grid.id = atomic_load(&launch_count);
     grid.report = r;
     grid.run = NULL;

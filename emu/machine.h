@@ -334,12 +334,12 @@ struct grid {
     const struct check_set *checks; /* which are on; NULL: the default (checks.h) */
     bool mma_as_hardware;           /* enum mma_mode of block-scaled MMAs */
     int sm_count;                   /* for %nsmid, 0: 148 */
-    uint32_t registers;   /* of a thread at launch, 0: what the largest block leaves */
-    uint64_t step_limit;  /* warp instructions of one cluster; 0: none */
-    uint64_t print_limit; /* bytes that printf may write; 0: none */
-    uint64_t most_resident;    /* clusters at once, as a device has room for; 0: any */
-    uint64_t first_clusters;   /* launched at first, the others as these exit; 0: all */
-    uint64_t id;               /* for %gridid */
+    uint32_t registers;      /* of a thread at launch; 0: the kernel states no bound */
+    uint64_t step_limit;     /* warp instructions of one cluster; 0: none */
+    uint64_t print_limit;    /* bytes that printf may write; 0: none */
+    uint64_t most_resident;  /* clusters at once, as a device has room for; 0: any */
+    uint64_t first_clusters; /* launched at first, the others as these exit; 0: all */
+    uint64_t id;             /* for %gridid */
     uint8_t stamp, depends_on; /* of this grid, of the one before: depend.h; 0: none */
     uint64_t workspace;    /* of a cooperative launch, where threads of all blocks meet:
                                  the    address in %envreg1 and %envreg2; 0: none */

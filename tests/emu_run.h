@@ -24,7 +24,7 @@ struct emu_run {
     bool lazy;
     const char *strategy; /* as FP4EMU_STRATEGY; NULL: eager, or lazy by .lazy */
     uint64_t seed;
-    uint32_t registers;      /* of a thread at launch; 0: what there are */
+    uint32_t registers;      /* of a thread at launch; 0: no bound is stated */
     uint32_t first_clusters; /* launched at first; 0: all */
     const char *checks;      /* as FP4EMU_CHECK; NULL: default */
     /* -- filled in */

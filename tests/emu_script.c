@@ -165,6 +165,8 @@ static void directive(struct script *s, const char *line)
         s->run.cluster[0] = (uint32_t)atoi(name);
     } else if (strcmp(word, "smem") == 0) {
         s->run.smem_bytes = (uint32_t)atoi(name);
+    } else if (strcmp(word, "registers") == 0) {
+        s->run.registers = (uint32_t)atoi(name);
     } else if (strcmp(word, "in") == 0 && colon) {
         size_t n = values(s, colon + 2, element(s, type), scratch);
         struct buffer *b = add_buffer(s, name, type, n);

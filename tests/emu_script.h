@@ -1,7 +1,8 @@
 /* emu_script.h - runs a PTX file as its own comments say, on the machine.
  *
- *     //: block 64                  threads of a block; also grid, cluster, smem:
- * numbers
+ *     //: block 64                  threads of a block; also grid, cluster, smem
+ *     //: registers 0               of a thread at launch (168 where not said); 0: no
+ *                                   bound of them is stated
  *     //: in x u32 : 1 2 0..31      a buffer with these values, the next parameter
  *     //: out y f32 64              a zeroed buffer of 64 elements, the next parameter
  *     //: arg u32 7                 a value, the next parameter
