@@ -146,9 +146,9 @@ static bool check_possible(struct warp *w, const struct registers *r, uint32_t c
 static enum flow ignore(struct warp *w, const struct op *op)
 {
     return report_at(grid_of(w), w, CHECK_REGISTERS, CHECK_IS_WARNING,
-                         "%s has no effect: the kernel states no bound of registers "
-                         "(.maxnreg, or .maxntid with .minnctapersm)",
-                         op->insn->opcode);
+                     "%s has no effect: the kernel states no bound of registers "
+                     "(.maxnreg, or .maxntid with .minnctapersm)",
+                     op->insn->opcode);
 }
 
 static enum flow exec_setmaxnreg(struct warp *w, const struct op *op, uint32_t lanes)

@@ -60,12 +60,18 @@ static bool refuse_unused(struct qrun *r)
         const char *name;
         bool is_given;
     } unused[] = {
-        {"-n", o->n >= 0},          {"--a", o->a != NULL},
-        {"--b", o->b != NULL},      {"--lda", o->lda != 0},
-        {"--ldb", o->ldb != 0},     {"--ldd", o->ldd != 0},
-        {"--alpha", o->alpha != 1}, {"--alpha-ptr", o->alpha_on_device},
-        {"--ctas", o->ctas != 0},   {"--out", o->d != NULL},
-        {"--x", o->x && !to_codes}, {"--global", o->global && !r->image->x_type[0]},
+        {"-n", o->n >= 0},
+        {"--a", o->a != NULL},
+        {"--b", o->b != NULL},
+        {"--lda", o->lda != 0},
+        {"--ldb", o->ldb != 0},
+        {"--ldd", o->ldd != 0},
+        {"--alpha", o->alpha != 1},
+        {"--alpha-ptr", o->alpha_on_device},
+        {"--ctas", o->ctas != 0},
+        {"--out", o->d != NULL},
+        {"--x", o->x && !to_codes},
+        {"--global", o->global && !r->image->x_type[0]},
         {"--arg", o->setting_count != 0},
     };
     bool ok = true;
