@@ -332,7 +332,7 @@ TEST(needs_of_an_expression)
         {"local g, u = e.interleaved(1) return e.nvfp4(g * u, { global = 1 })", 32, 4},
         {"local g, u = e.interleaved(32) return e.f32(g * u)", 64, 64},
         {"local g, u = e.interleaved(8) return e.mxfp4(g * u)", 64, 16},
-        {"local g, u = e.interleaved(2) return e.f32(e.interleave(16, g, u))", 32, 4},
+        {"local g, u = e.interleaved(2) return e.f32(e.interleave(16, g, u))", 32, 32},
         {"return e.f32(e.acc - e.block_amax(e.acc, 32))", 32, 1},
     };
     struct arena *a = arena_new();
