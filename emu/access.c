@@ -185,8 +185,9 @@ static bool global_lanes(struct warp *w, const struct op *op, const uint64_t *ad
     if (global_is_plain(w, address, lanes, bytes, write)) {
         for (int i = 0; i < WARP_LANES; i++)
             a->at[i] = host(address[i]); /* of idle lanes: not looked at */
-        return !w->hb ||
-               hb_global_access(w, address, lanes, bytes, access_kind(op, write));
+        return depend_lanes(w, address, lanes, bytes, write) &&
+               (!w->hb ||
+                hb_global_access(w, address, lanes, bytes, access_kind(op, write)));
     }
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         int lane = bits_lowest(rest);
@@ -195,11 +196,11 @@ static bool global_lanes(struct warp *w, const struct op *op, const uint64_t *ad
             return blame_alignment(w, op, at, bytes, lane);
         if (!find_global(w, at, bytes, write))
             return blame_global(w, at, bytes, write, lane, op->insn->opcode);
-        if (!depend_access(w, at, bytes, write))
-            return false;
         a->at[lane] = host(at);
     }
-    return !w->hb || hb_global_access(w, address, lanes, bytes, access_kind(op, write));
+    return depend_lanes(w, address, lanes, bytes, write) &&
+           (!w->hb ||
+            hb_global_access(w, address, lanes, bytes, access_kind(op, write)));
 }
 
 /* ---- shared memory */

@@ -12,10 +12,12 @@
 #define BUCKETS 16384
 #define LAST_STAMP 255
 
+enum touch { WRITTEN, READ, TOUCHES };
+
 struct page {
     uint64_t number; /* address / PAGE_BYTES */
     struct page *next;
-    atomic_uchar stamps[PAGE_PIECES];
+    atomic_uchar stamps[TOUCHES][PAGE_PIECES];
 };
 
 static _Atomic(struct page *) buckets[BUCKETS];
@@ -62,14 +64,16 @@ uint8_t depend_stamp(void)
     if (newest == LAST_STAMP) {
         for (int i = 0; i < BUCKETS; i++)
             for (struct page *p = atomic_load(&buckets[i]); p; p = p->next)
-                for (int k = 0; k < PAGE_PIECES; k++)
-                    atomic_store_explicit(&p->stamps[k], 0, memory_order_relaxed);
+                for (int k = 0; k < TOUCHES * PAGE_PIECES; k++)
+                    atomic_store_explicit(&p->stamps[k / PAGE_PIECES][k % PAGE_PIECES],
+                                          0, memory_order_relaxed);
         newest = 0;
     }
     return ++newest;
 }
 
-static void stamp_bytes(uint8_t stamp, uint64_t address, uint64_t bytes)
+static void stamp_bytes(enum touch touch, uint8_t stamp, uint64_t address,
+                        uint64_t bytes)
 {
     uint64_t last = (address + bytes - 1) / PIECE_BYTES;
     struct page *page = NULL;
@@ -78,12 +82,12 @@ static void stamp_bytes(uint8_t stamp, uint64_t address, uint64_t bytes)
             page = find_page(piece / PAGE_PIECES);
         if (!page)
             page = make_page(piece / PAGE_PIECES);
-        atomic_store_explicit(&page->stamps[piece % PAGE_PIECES], stamp,
+        atomic_store_explicit(&page->stamps[touch][piece % PAGE_PIECES], stamp,
                               memory_order_relaxed);
     }
 }
 
-static bool has_stamp(uint8_t stamp, uint64_t address, uint64_t bytes)
+static bool has_stamp(enum touch touch, uint8_t stamp, uint64_t address, uint64_t bytes)
 {
     uint64_t last = (address + bytes - 1) / PIECE_BYTES;
     for (uint64_t piece = address / PIECE_BYTES; piece <= last; piece++) {
@@ -92,7 +96,7 @@ static bool has_stamp(uint8_t stamp, uint64_t address, uint64_t bytes)
             piece |= PAGE_PIECES - 1;
             continue;
         }
-        if (atomic_load_explicit(&page->stamps[piece % PAGE_PIECES],
+        if (atomic_load_explicit(&page->stamps[touch][piece % PAGE_PIECES],
                                  memory_order_relaxed) == stamp)
             return true;
     }
@@ -101,25 +105,48 @@ static bool has_stamp(uint8_t stamp, uint64_t address, uint64_t bytes)
 
 /* ---- check 39 */
 
-bool depend_check(struct warp *w, uint64_t address, uint64_t bytes, bool write)
+static bool blame(struct warp *w, uint64_t address, uint64_t bytes, bool write,
+                  enum touch before)
 {
     struct grid *g = w->cta->cluster->grid;
+    report(g, w, CHECK_DEPENDENT_LAUNCH,
+           "%" PRIu64 " bytes at 0x%" PRIx64 " are %s, which the grid before has %s, "
+           "and this warp has not waited for it",
+           bytes, address, write ? "overwritten" : "read",
+           before == WRITTEN ? "written" : "read");
+    report_note(g, "with programmatic serialization the grid before may still run: "
+                   "griddepcontrol.wait comes first, in this warp or behind a barrier "
+                   "with one that has executed it");
+    return false;
+}
+
+bool depend_check(struct warp *w, uint64_t address, uint64_t bytes, bool write)
+{
+    const struct grid *g = w->cta->cluster->grid;
     if (bytes == 0)
         return true;
-    if (g->depends_on && !w->dependency_seen && !g->no_checks &&
-        has_stamp(g->depends_on, address, bytes)) {
-        report(g, w, CHECK_DEPENDENT_LAUNCH,
-               "%" PRIu64 " bytes at 0x%" PRIx64 " are %s, which the grid before has "
-               "written, and this warp has not waited for it",
-               bytes, address, write ? "overwritten" : "read");
-        report_note(g,
-                    "with programmatic serialization the grid before may still run: "
-                    "griddepcontrol.wait comes first, in this warp or behind a barrier "
-                    "with one that has executed it");
-        return false;
+    if (g->depends_on && !w->dependency_seen && !g->no_checks) {
+        if (has_stamp(WRITTEN, g->depends_on, address, bytes))
+            return blame(w, address, bytes, write, WRITTEN);
+        if (write && has_stamp(READ, g->depends_on, address, bytes))
+            return blame(w, address, bytes, write, READ);
     }
-    if (write && g->stamp)
-        stamp_bytes(g->stamp, address, bytes);
+    if (g->stamp)
+        stamp_bytes(write ? WRITTEN : READ, g->stamp, address, bytes);
+    return true;
+}
+
+bool depend_check_lanes(struct warp *w, const uint64_t *address, uint32_t lanes,
+                        uint32_t bytes, bool write)
+{
+    uint32_t all = w->cur_lanes;
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+        int lane = bits_lowest(rest);
+        w->cur_lanes = (uint32_t)1 << lane;
+        if (!depend_check(w, address[lane], bytes, write))
+            return false;
+    }
+    w->cur_lanes = all;
     return true;
 }
 

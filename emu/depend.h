@@ -1,11 +1,11 @@
-/* depend.h - what a grid has written, for the next grid in its stream (check 39).
+/* depend.h - what a grid has touched, for the next grid in its stream (check 39).
  *
  * A kernel launched with the attribute of programmatic serialization may start while
- * the one before it still runs, so it must not touch what that one writes before it has
- * executed griddepcontrol.wait.  Here launches follow one another and values are right
- * in any case; what is checked is the wait.  Memory is stamped in pieces of 16 bytes
- * with the grid that wrote it last, from when a kernel with griddepcontrol is loaded.
- */
+ * the one before it still runs, so before it has executed griddepcontrol.wait it must
+ * not touch what that one writes, nor write what that one reads.  Here launches follow
+ * one another and values are right in any case; what is checked is the wait.  Memory is
+ * stamped in pieces of 16 bytes with the grid that wrote it last, and with the one that
+ * read it last, from when a kernel with griddepcontrol is loaded. */
 #ifndef FP4EMU_DEPEND_H
 #define FP4EMU_DEPEND_H
 
@@ -23,15 +23,28 @@ static inline void depend_passed_barrier(struct warp *w)
     w->dependency_seen |= w->cta->cluster->dependency_waited;
 }
 
+/* Is there anything to do for an access at all? */
+static inline bool depend_watches(const struct warp *w)
+{
+    const struct grid *g = w->cta->cluster->grid;
+    return g->stamp || (g->depends_on && !w->dependency_seen);
+}
+
 bool depend_check(struct warp *w, uint64_t address, uint64_t bytes, bool write);
 /* An access to global memory.  False after a report. */
 static inline bool depend_access(struct warp *w, uint64_t address, uint64_t bytes,
                                  bool write)
 {
-    const struct grid *g = w->cta->cluster->grid;
-    if (!(g->depends_on && !w->dependency_seen) && !(write && g->stamp))
-        return true;
-    return depend_check(w, address, bytes, write);
+    return !depend_watches(w) || depend_check(w, address, bytes, write);
+}
+
+bool depend_check_lanes(struct warp *w, const uint64_t *address, uint32_t lanes,
+                        uint32_t bytes, bool write);
+/* The same for each of the lanes. */
+static inline bool depend_lanes(struct warp *w, const uint64_t *address, uint32_t lanes,
+                                uint32_t bytes, bool write)
+{
+    return !depend_watches(w) || depend_check_lanes(w, address, lanes, bytes, write);
 }
 
 #endif

@@ -407,7 +407,7 @@ static void fill_grid(const struct launch *l, struct report *r)
     grid.most_resident = most_resident(l);
     grid.step_limit = e->steps;
     grid.print_limit = e->print;
-    grid.stamp = depend_stamp();
+    grid.stamp = e->check.off ? 0 : depend_stamp();
     grid.depends_on = l->depends_on;
     grid.workspace = l->cooperative ? (uint64_t)(uintptr_t)workspace : 0;
     grid.registers = registers_of(l->function);

@@ -151,10 +151,11 @@ TEST(more_than_there_are)
 #define NEXT_HEAD                                                                      \
     HEAD ".visible .entry first(.param .u64 out)\n"                                    \
          "{\n"                                                                         \
-         "  .reg .u32 t; .reg .u64 o;\n"                                               \
+         "  .reg .u32 t, v; .reg .u64 o;\n"                                            \
          "  ld.param.u64 o, [out]; mov.u32 t, %tid.x; mad.wide.u32 o, t, 4, o;\n"      \
          "  griddepcontrol.launch_dependents;\n"                                       \
-         "  st.global.u32 [o], t;\n"                                                   \
+         "  ld.global.u32 v, [o+3072]; ld.global.u32 v, [o+2048];\n"                   \
+         "  st.global.u32 [o+1024], t; st.global.u32 [o], t;\n"                        \
          "  ret;\n"                                                                    \
          "}\n"                                                                         \
          ".visible .entry second(.param .u64 out)\n"                                   \
@@ -221,6 +222,41 @@ TEST(overwriting_without_a_wait)
 TEST(other_bytes_need_no_wait)
 {
     CHECK_EQ(run_next("  st.global.u32 [x+256], t;\n", DEPENDENT), CUDA_SUCCESS);
+}
+
+/* Neither grid's first access to the allocation. */
+TEST(later_accesses_count_as_well)
+{
+    CHECK_EQ(run_next("  ld.global.u32 v, [x+3072];\n" READ, DEPENDENT),
+             CUDA_ERROR_LAUNCH_FAILED);
+}
+
+TEST(later_accesses_behind_the_wait)
+{
+    CHECK_EQ(run_next("  ld.global.u32 v, [x+3072];\n" WAIT READ, DEPENDENT),
+             CUDA_SUCCESS);
+}
+
+#define OVERWRITE "  st.global.u32 [x+2048], t;\n"
+
+TEST(overwriting_what_the_grid_before_reads)
+{
+    char text[4096];
+    size_t (*report)(char *, size_t);
+    CHECK_EQ(run_next(OVERWRITE, DEPENDENT), CUDA_ERROR_LAUNCH_FAILED);
+    API_EXTENSION(report, "fp4emu_last_report");
+    report(text, sizeof text);
+    CHECK(strstr(text, "are overwritten, which the grid before has read"));
+}
+
+TEST(overwriting_behind_the_wait)
+{
+    CHECK_EQ(run_next(WAIT OVERWRITE, DEPENDENT), CUDA_SUCCESS);
+}
+
+TEST(both_may_read)
+{
+    CHECK_EQ(run_next("  ld.global.u32 v, [x+2048];\n", DEPENDENT), CUDA_SUCCESS);
 }
 
 TEST(a_warp_that_has_not_waited)
