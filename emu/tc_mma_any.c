@@ -398,6 +398,8 @@ static bool issue_any(struct warp *w, const struct op *op, int lane)
             return false;
     struct async_op *o = async_new(w, ASYNC_MMA, lane);
     o->in_order = true;
+    o->lanes = (uint32_t)1 << lane;
+    o->number = entry->number;
     o->run = run_any;
     o->cycles = f.n / 2;
     memcpy(&o->arg, &x, sizeof x);

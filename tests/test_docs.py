@@ -56,3 +56,13 @@ def test_make_targets_are_documented():
     readme = read("README.md")
     for target in targets:
         assert f"`{target}`" in readme, target
+
+
+def test_each_check_lists_its_kernels():
+    files = sorted(p.name for p in (ROOT / "tests/checks").glob("*.ptx"))
+    sections = re.split(r"(?m)^## (\d+)\. ", read("docs/emulator-checks.md"))[1:]
+    for number, text in zip(sections[::2], sections[1::2]):
+        own = [f for f in files if int(f[:2]) == int(number)]
+        listed = re.search(r"(?s)\nAll: (.*?)\.\n\n", text)
+        assert re.findall(r"`([^`]+)`", listed[1] if listed else "") == (
+            own if len(own) > 1 else []), number
