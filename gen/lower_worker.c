@@ -106,8 +106,23 @@ static lower_entry *open_library(const char *path, const char **error)
     return entry;
 }
 
+/* Whoever asked is gone: LLVM may be deep in its work, or hang, and would not see it.
+ * (A signal at the parent's death would come when the thread ends that has started the
+ * worker.) */
+static void *watch(void *unused)
+{
+    (void)unused;
+    struct pollfd other_side = {.fd = worker_fd,
+                                .events = 0}; /* POLLHUP comes anyway */
+    while (poll(&other_side, 1, -1) <= 0)
+        continue;
+    _exit(0);
+}
+
 static _Noreturn void serve(const char *path)
 {
+    pthread_t watcher;
+    pthread_create(&watcher, NULL, watch, NULL);
     const char *error = NULL;
     lower_entry *entry = open_library(path, &error);
     for (;;) {

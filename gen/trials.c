@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -89,11 +90,16 @@ static void set_environment(const struct trials *t, const struct trial *x,
     set_variable("FP4EMU_REPORT", text);
 }
 
-static _Noreturn void inside(const struct trials *t, const struct process *p)
+/* Nobody reads what it finds when the parent is gone, so it goes with it. */
+static _Noreturn void inside(const struct trials *t, const struct process *p,
+                             pid_t parent)
 {
     const struct trial *x = &t->at[p->trial];
     struct inside in = {.watch = {.look = look}, .data = p->data};
     struct run_options o = *x->run;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) /* it was gone before */
+        _exit(1);
     set_environment(t, x, p);
     dup2(fileno(p->text), STDOUT_FILENO);
     dup2(fileno(p->text), STDERR_FILENO);
@@ -110,6 +116,7 @@ static _Noreturn void inside(const struct trials *t, const struct process *p)
 
 static bool start(struct trials *t, struct process *p, int trial, bool is_second)
 {
+    pid_t parent = getpid();
     *p = (struct process){.trial = trial, .is_second = is_second};
     p->text = tmpfile();
     p->report = tmpfile();
@@ -119,7 +126,7 @@ static bool start(struct trials *t, struct process *p, int trial, bool is_second
     if (p->text && p->report && p->data)
         p->pid = fork();
     if (p->pid == 0 && p->data)
-        inside(t, p);
+        inside(t, p, parent);
     return p->pid > 0;
 }
 

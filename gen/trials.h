@@ -3,7 +3,7 @@
  *
  * A process of its own: the emulator reads its environment once, a fault ends a CUDA
  * context, and a kernel that brings the emulator down must not take the verdict along.
- */
+ * They end when this process ends, however that comes. */
 #ifndef FP4GEN_TRIALS_H
 #define FP4GEN_TRIALS_H
 

@@ -51,6 +51,8 @@ char *fp4gen_lower(const char *request, size_t *reply_bytes, char **error,
         _exit(3);
     if (strcmp(how, "garbage") == 0)
         return copy("block of stone\n", reply_bytes);
+    while (strcmp(how, "hang") == 0)
+        pause();
     if (strcmp(how, "slow") == 0) {
         struct timespec t = {1, 0};
         nanosleep(&t, NULL);

@@ -1,8 +1,12 @@
 """`gen check`: right kernels pass under all schedules; planted faults end in a report and a
 command that repeats it; random faults are made small."""
 
+import os
 import re
+import signal
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
 
@@ -138,6 +142,48 @@ def test_random_fault_is_made_small(kernel, tmp_path):
     command = re.search(r"gen (run .* --check)", out)[1].split()
     code, _, err = gen(*command, env={"FP4EMU_STRATEGY": f"replay:{path}", "FP4EMU_CHECK": "off"})
     assert code == 1 and "[run-wrong]" in err
+
+
+def processes(command):
+    """Ids of those whose command line is this one."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes().rstrip(b"\0") == b"\0".join(c.encode() for c in command):
+                found.append(int(path.parent.name))
+        except OSError:
+            pass  # it has ended
+    return found
+
+
+def wait_until(condition):
+    for _ in range(200):
+        if condition():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.parametrize("how", ["trials", "worker"])
+def test_children_end_with_their_parent(how, tmp_path):
+    """Nobody can wait for them when `gen` is killed: a child goes on for hours, else."""
+    env = dict(os.environ)
+    command = [str(BIN / "gen"), "check", *TILE, "-m", "4096", "-n", "4096", "-k", "4096",
+               "--seeds", "500"]
+    if how == "worker":  # which is in LLVM for ever
+        env.update(FP4GEN_LLVM_LIB=str(BIN.parent / "tests/fake_llvm.so"), FAKE_LLVM="hang",
+                   FP4GEN_CACHE=str(tmp_path))
+        command = [str(BIN / "gen"), *TILE, "--epilogue", "bias"]
+    parent = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL)
+    try:
+        assert wait_until(lambda: len(processes(command)) > 1)
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+        assert wait_until(lambda: not processes(command))
+    finally:
+        for child in processes(command):
+            os.kill(child, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("args", [("--seeds", "x"), ("--mma", "exact"), ("--minimise=1",),
