@@ -1,9 +1,10 @@
-/* check_deadlock.c - tells why nobody can go on (check 25).
+/* check_deadlock.c - tells why nobody can go on (check 25, or 8 and 9).
  *
  * Who waits for whom is a graph of warps: a barrier waits for those that have signalled
  * it in earlier phases and not yet in this one, a named barrier for those that have not
  * arrived.  The first line names the wait that explains most: bytes that do not add up,
- * an arrival of somebody who has exited, the shortest circle, and then the rest. */
+ * an arrival of somebody who has exited, the shortest circle, and then the rest.  Where
+ * nobody is left who owes the bytes or the arrival it is check 8 or 9. */
 #include "emu/cluster.h"
 #include "emu/report.h"
 #include "emu/role.h"
@@ -190,9 +191,57 @@ static const struct mbar_signal *lost_arrival(const struct stuck *s,
     return NULL;
 }
 
+/* ---- which check it is */
+
+/* Is there no other wait that may be the cause of this one? */
+static bool all_wait_for(const struct stuck *s, const struct mbar *m)
+{
+    for (int i = 0; i < s->count; i++) {
+        const struct waiter *x = &s->at[i];
+        bool polls =
+            !x->wait || x->wait->kind == WAIT_EVENT || x->wait->kind == WAIT_TIME;
+        if (x->mbar ? x->mbar != m : polls)
+            return false;
+    }
+    return true;
+}
+
+static bool has_debtor(const struct stuck *s, const struct waiter *x)
+{
+    const struct mbar_signal *signal;
+    for (uint32_t i = 0; i < warps_of(s->c); i++) {
+        const struct warp *w = warp_at(s->c, i);
+        if (w->live && waits_for(x, w, &signal))
+            return true;
+    }
+    return false;
+}
+
+/* Did any of what this phase lacks come?  If none did, its senders may be stuck. */
+static bool has_begun(const struct mbar *m)
+{
+    for (int i = 0; i < m->signal_count; i++)
+        if (m->pending && m->signals[i].phase == m->phase && m->signals[i].arrivals)
+            return true;
+    return m->tx_completed != 0;
+}
+
+static enum check check_of(const struct stuck *s, const struct waiter *x)
+{
+    const struct mbar *m = x->mbar;
+    if (x->wait && x->wait->kind == WAIT_ALIGNED)
+        return CHECK_DIVERGENCE;
+    if (x->wait && x->wait->kind == WAIT_LANES)
+        return CHECK_MEMBER_MASK;
+    if (!m || !m->valid || has_debtor(s, x) ||
+        !(has_begun(m) || lost_arrival(s, x) || all_wait_for(s, m)))
+        return CHECK_DEADLOCK;
+    return m->pending == 0 ? CHECK_BYTE_COUNT : CHECK_ARRIVAL_COUNT;
+}
+
 /* ---- the wait to put first */
 
-static int weight(const struct stuck *s, const struct waiter *x)
+static int weight(const struct stuck *s, const struct waiter *x, bool has_circle)
 {
     /* The warp's other lanes wait or poll for something: that is the cause. */
     bool others_wait = (x->w->live & ~x->w->lane_waits) != 0;
@@ -204,6 +253,8 @@ static int weight(const struct stuck *s, const struct waiter *x)
         return 8;
     if (lost_arrival(s, x))
         return 7;
+    if (x->mbar && !has_circle && has_begun(x->mbar) && !has_debtor(s, x))
+        return 6;
     if (x->mbar)
         return 5;
     if (!x->wait)
@@ -217,7 +268,7 @@ static const struct waiter *heaviest(const struct stuck *s, uint32_t *circle,
     const struct waiter *best = &s->at[0];
     int most = -1;
     for (int i = 0; i < s->count; i++) {
-        int own = weight(s, &s->at[i]);
+        int own = weight(s, &s->at[i], length > 0);
         /* Of waits that lack arrivals, one in the circle. */
         bool in_circle = length && number_of(s->at[i].w) == circle[0] && s->at[i].mbar;
         own = 2 * own + (in_circle && own <= 5);
@@ -408,21 +459,47 @@ static void note_lost(const struct stuck *s, const struct waiter *x)
 
 /* ---- the barriers that somebody waits for, and who has signalled them so far */
 
-static void note_mbar(struct grid *g, const struct mbar *m)
+/* "4 arrivals, 512 bytes expected, 0 received" */
+static const char *amount_text(const struct mbar_signal *s, char *text, size_t bytes)
 {
-    char what[TEXT_CHARS], name[TEXT_CHARS];
-    describe_mbar(m, what, sizeof what);
-    report_note(g, "%s; phase %llu (parity %u), initialised in line %d", what,
-                (unsigned long long)m->phase, (unsigned)(m->phase & 1), m->init_line);
+    char arrivals[32] = "", expected[48] = "", received[48] = "";
+    if (s->arrivals)
+        snprintf(arrivals, sizeof arrivals, ", %u arrival%s", s->arrivals,
+                 s->arrivals > 1 ? "s" : "");
+    if (s->expected)
+        snprintf(expected, sizeof expected, ", %lld bytes expected",
+                 (long long)s->expected);
+    if (s->received)
+        snprintf(received, sizeof received, ", %lld bytes received",
+                 (long long)s->received);
+    snprintf(text, bytes, "%s%s%s", arrivals, expected, received);
+    if (text[0])
+        text[0] = ':';
+    return text;
+}
+
+void note_signals(struct grid *g, const struct mbar *m)
+{
+    char name[TEXT_CHARS], amount[160];
     for (int i = 0; i < m->signal_count; i++) {
         const struct mbar_signal *s = &m->signals[i];
         const struct ptx_insn *insn = g->kernel->ops[s->pc].insn;
-        report_note(g, "  signalled from line %d (%s) by %s, last in phase %llu",
+        report_note(g, "  signalled from line %d (%s) by %s, last in phase %llu%s",
                     insn->line, insn->opcode, name_warp(s->warp, name, sizeof name),
-                    (unsigned long long)s->phase);
+                    (unsigned long long)s->phase,
+                    amount_text(s, amount, sizeof amount));
     }
     if (m->signal_count == 0)
         report_note(g, "  nothing has signalled it so far");
+}
+
+static void note_mbar(struct grid *g, const struct mbar *m)
+{
+    char what[TEXT_CHARS];
+    describe_mbar(m, what, sizeof what);
+    report_note(g, "%s; phase %llu (parity %u), initialised in line %d", what,
+                (unsigned long long)m->phase, (unsigned)(m->phase & 1), m->init_line);
+    note_signals(g, m);
 }
 
 static void note_mbars(const struct stuck *s)
@@ -481,12 +558,13 @@ void deadlock_report(struct cluster *c)
     describe_wait(first, what, sizeof what);
     first->w->cur_pc = first->pc;
     first->w->cur_lanes = first->lanes;
-    enum check check = CHECK_DEADLOCK;
-    if (first->wait && first->wait->kind == WAIT_ALIGNED)
-        check = CHECK_DIVERGENCE;
-    else if (first->wait && first->wait->kind == WAIT_LANES)
-        check = CHECK_MEMBER_MASK;
+    enum check check = check_of(&s, first);
     report(c->grid, first->w, check, "nobody can go on; %s", what);
+    if (check == CHECK_BYTE_COUNT || check == CHECK_ARRIVAL_COUNT)
+        report_hang(c->grid);
+    if (check == CHECK_ARRIVAL_COUNT)
+        report_mend(c->grid, "let the count of mbarrier.init be the number of arrivals "
+                             "of a phase, and each of them come in every phase");
     note_lost(&s, first);
     note_circle(&s, circle, length);
     note_waiters(&s);

@@ -86,6 +86,8 @@ void spin_free(struct warp *w);
 
 /* ---- check_deadlock.c: reports that no warp of the cluster can go on, and why. */
 void deadlock_report(struct cluster *c);
+/* Notes of the newest report: who has signalled the barrier so far, and with what. */
+void note_signals(struct grid *g, const struct mbar *m);
 /* ... that it has reached the limit of steps, and where its warps stand. */
 void endless_report(struct cluster *c);
 

@@ -123,7 +123,7 @@ static struct mbar *want(struct warp *w, struct cta *c, uint32_t offset)
     return NULL;
 }
 
-static void remember(struct mbar *m, struct warp *w)
+static void remember(struct mbar *m, struct warp *w, struct mbar_signal did)
 {
     int i = 0;
     while (i < m->signal_count &&
@@ -131,7 +131,12 @@ static void remember(struct mbar *m, struct warp *w)
         i++;
     if (i == MBAR_SIGNALS)
         return;
-    m->signals[i] = (struct mbar_signal){w, w->cur_pc, m->phase};
+    struct mbar_signal *s = &m->signals[i];
+    if (i == m->signal_count || s->phase != m->phase)
+        *s = (struct mbar_signal){.warp = w, .pc = w->cur_pc, .phase = m->phase};
+    s->arrivals += did.arrivals;
+    s->expected += did.expected;
+    s->received += did.received;
     m->signal_count += i == m->signal_count;
 }
 
@@ -189,7 +194,7 @@ static bool arrive(struct warp *w, struct mbar *m, uint32_t count, uint32_t tell
     m->pending -= count;
     coverage_arrive(w, m);
     timeline_arrive(w, m);
-    remember(m, w);
+    remember(m, w, (struct mbar_signal){.arrivals = count});
     cluster_event(m->cta->cluster);
     test_phase(m);
     return true;
@@ -218,7 +223,7 @@ static bool expect(struct warp *w, struct mbar *m, uint32_t bytes)
 {
     m->tx += bytes;
     m->tx_expected += bytes;
-    remember(m, w);
+    remember(m, w, (struct mbar_signal){.expected = bytes});
     cluster_event(m->cta->cluster);
     return check_tx(w, m);
 }
@@ -239,7 +244,7 @@ bool mbar_complete_tx(struct warp *w, struct cta *c, uint32_t offset, uint32_t b
     m->tx_completed += bytes;
     coverage_arrive(w, m);
     timeline_arrive(w, m);
-    remember(m, w);
+    remember(m, w, (struct mbar_signal){.received = bytes});
     cluster_event(c->cluster);
     if (!check_tx(w, m))
         return false;
@@ -263,12 +268,7 @@ bool mbars_at_end(struct cluster *c)
                    m->tx > 0 ? "still waits for" : "was sent too many:",
                    (long long)(m->tx > 0 ? m->tx : -m->tx), (long long)m->tx_expected,
                    (long long)m->tx_completed, (unsigned long long)m->phase);
-            for (int k = 0; k < m->signal_count; k++) {
-                const struct ptx_insn *insn =
-                    c->grid->kernel->ops[m->signals[k].pc].insn;
-                report_note(c->grid, "signalled from line %d (%s)", insn->line,
-                            insn->opcode);
-            }
+            note_signals(c->grid, m);
             return false;
         }
     return true;

@@ -266,17 +266,17 @@ static _Atomic double launch_seconds;
 static atomic_bool launch_running;
 static char *report_copy;
 
-static CUresult result_of(enum check check)
+static CUresult result_of(const struct report *r)
 {
-    switch (check) {
+    if (report_is_hang(r))
+        return CUDA_ERROR_LAUNCH_TIMEOUT;
+    switch (report_check(r)) {
     case CHECK_NONE:
         return CUDA_SUCCESS;
     case CHECK_OUT_OF_BOUNDS:
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     case CHECK_ALIGNMENT:
         return CUDA_ERROR_MISALIGNED_ADDRESS;
-    case CHECK_DEADLOCK:
-        return CUDA_ERROR_LAUNCH_TIMEOUT;
     case CHECK_ASSERT:
         return CUDA_ERROR_ASSERT;
     case CHECK_TMEM_LEAK:
@@ -513,7 +513,7 @@ CUresult launch_run(const struct launch *l)
         memory_free((uint64_t)(uintptr_t)l->params);
     if (l->cooperative)
         memory_free((uint64_t)(uintptr_t)workspace);
-    CUresult code = result_of(report_check(r));
+    CUresult code = result_of(r);
     assert(fine == (code == CUDA_SUCCESS));
     if (!fine || report_warnings(r) > 0)
         tell(r, code);

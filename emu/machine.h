@@ -235,7 +235,9 @@ struct mbar {
     struct mbar_signal {               /* who arrived, expected or completed bytes */
         struct warp *warp;             /* that executed or issued the instruction */
         uint32_t pc;
-        uint64_t phase; /* the newest in which it did */
+        uint64_t phase;             /* the newest in which it did */
+        uint32_t arrivals;          /* in that phase */
+        int64_t expected, received; /* bytes, likewise */
     } signals[MBAR_SIGNALS];
     int signal_count; /* of distinct ones; more are forgotten */
     struct hb_mbar *hb;

@@ -14,6 +14,7 @@ struct entry {
     const char *kernel, *opcode, *file;
     int line, warp; /* warp -1: unknown */
     uint32_t block[3], lanes, pc;
+    bool is_hang;
     char *text, *mend;
     char *notes[MAX_NOTES];
     int note_count;
@@ -66,6 +67,11 @@ void report_free(struct report *r)
 enum check report_check(const struct report *r)
 {
     return r->error.check;
+}
+
+bool report_is_hang(const struct report *r)
+{
+    return r->error.is_hang;
 }
 
 int report_line(const struct report *r)
@@ -307,6 +313,7 @@ static void fill(struct entry *e, struct grid *g, const struct warp *w,
     e->file = g->kernel->module->file;
     e->opcode = i ? i->opcode : "?";
     e->line = i ? i->line : 0;
+    e->is_hang = check == CHECK_DEADLOCK;
     e->warp = w ? w->index : -1;
     e->pc = w ? w->cur_pc : 0;
     e->lanes = w ? w->cur_lanes : 0;
@@ -395,6 +402,14 @@ void report_note(struct grid *g, const char *fmt, ...)
         va_end(args);
     }
     pthread_mutex_unlock(&r->lock);
+}
+
+void report_hang(struct grid *g)
+{
+    pthread_mutex_lock(&g->report->lock);
+    if (newest)
+        newest->is_hang = true;
+    pthread_mutex_unlock(&g->report->lock);
 }
 
 void report_mend(struct grid *g, const char *fmt, ...)

@@ -15,6 +15,8 @@ struct report *report_new(void);
 void report_free(struct report *r);
 /* Of the error; CHECK_NONE: the launch was fine, but for warnings. */
 enum check report_check(const struct report *r);
+/* Has the kernel come to a standstill, as far as the error tells? */
+bool report_is_hang(const struct report *r);
 /* All of it, warnings first, several lines that end in a newline; "" when there is
  * nothing.  Valid until the next call or report. */
 const char *report_text(struct report *r);
@@ -44,6 +46,8 @@ enum flow report_at(struct grid *g, struct warp *w, enum check check,
 bool report_wants(const struct grid *g, enum check check);
 /* A further line of the newest report: the other party, a number, a hint. */
 void report_note(struct grid *g, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* The newest report is of a kernel that cannot go on, whatever its check is called. */
+void report_hang(struct grid *g);
 /* In place of the sentence that checks.def has. */
 void report_mend(struct grid *g, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* "line 212 (tcgen05.mma.cta_group::1...) block (3,0,0) warp 5 lanes 0x1" */

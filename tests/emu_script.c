@@ -241,20 +241,36 @@ static int marked_line(const char *text)
     return line;
 }
 
+static struct script script_of(const char *path, const char *text, const char *strategy)
+{
+    struct script s = {.path = path, .text = text};
+    s.run.ptx = text;
+    s.run.threads = 32;
+    s.run.registers = 168;
+    s.run.strategy = strategy;
+    each_directive(&s, directive);
+    return s;
+}
+
+const char *emu_script_report(struct arena *a, const char *path, const char *text)
+{
+    const char *lazy = strstr(text, "//: strategy lazy");
+    struct script s = script_of(path, text, lazy ? "lazy" : "eager");
+    emu_launch(&s.run);
+    const char *report = arena_strdup(a, emu_report(&s.run));
+    emu_done(&s.run);
+    return report;
+}
+
 void emu_script_run(const char *path, const char *text, const char *strategy,
                     uint64_t seed, uint32_t first)
 {
     const char *only = strstr(text, "//: strategy ");
     if (only && strncmp(only + 13, strategy, strlen(strategy)) != 0)
         return;
-    struct script s = {.path = path, .text = text};
-    s.run.ptx = text;
-    s.run.threads = 32;
-    s.run.registers = 168;
-    s.run.strategy = strategy;
+    struct script s = script_of(path, text, strategy);
     s.run.seed = seed;
     s.run.first_clusters = first;
-    each_directive(&s, directive);
     if (s.words[0] && s.check) {
         emu_expect(path, 0, &s.run, (enum check)s.check, marked_line(text), s.words);
     } else if (s.words[0]) {

@@ -19,10 +19,13 @@
 #ifndef FP4GEN_EMU_SCRIPT_H
 #define FP4GEN_EMU_SCRIPT_H
 
-#include <stdint.h>
+#include "core/base.h"
 
 /* Nothing when a strategy directive names another one. */
 void emu_script_run(const char *path, const char *text, const char *strategy,
                     uint64_t seed, uint32_t first_clusters);
+/* What is reported when it is run, under the eager schedule where it does not name
+ * another one; in the arena. */
+const char *emu_script_report(struct arena *a, const char *path, const char *text);
 
 #endif

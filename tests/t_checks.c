@@ -32,6 +32,16 @@ static char *without(struct arena *a, const char *text, const char *tag)
     return copy;
 }
 
+/* The kernel that does wrong, with its line marked. */
+static char *bad_one(struct arena *a, const char *text)
+{
+    char *bad = without(a, text, "//good");
+    char *mark = strstr(bad, "//bad <");
+    if (mark)
+        memcpy(mark, "//<    ", 7);
+    return bad;
+}
+
 static void run_pair(struct arena *a, const char *path, int number)
 {
     static const char *const strategies[] = {"eager", "lazy",     "reverse", "random",
@@ -43,10 +53,7 @@ static void run_pair(struct arena *a, const char *path, int number)
     CHECK(text != NULL);
     if (!strstr(text, want))
         test_fail(path, 0, "it has no line %s", want);
-    char *bad = without(a, text, "//good");
-    char *mark = strstr(bad, "//bad <");
-    if (mark)
-        memcpy(mark, "//<    ", 7);
+    const char *bad = bad_one(a, text);
     const char *good = without(a, without(a, text, "//bad"), "//: report");
     for (size_t i = 0; i < 2; i++)
         emu_script_run(path, bad, strategies[i], 1, 0);
@@ -113,4 +120,61 @@ TEST(barriers_maps_alignment)
 TEST(races_and_scopes)
 {
     run_range(36, 41);
+}
+
+/* ---- the examples of docs/emulator-checks.md */
+
+/* Words with one space between them, without what documents leave out: the name of
+ * kernel and file, and where memory lies. */
+static const char *plain(struct arena *a, const char *text, size_t bytes)
+{
+    char *out = arena_alloc(a, bytes + 2), *to = out;
+    for (const char *p = text, *end = text + bytes; p < end;) {
+        static const char *const left_out[] = {" in kernel test", "test.ptx "};
+        size_t skip = 0;
+        for (size_t i = 0; i < COUNT_OF(left_out); i++)
+            if (strncmp(p, left_out[i], strlen(left_out[i])) == 0)
+                skip = strlen(left_out[i]);
+        if (strncmp(p, "0x", 2) == 0 && strspn(p + 2, "0123456789abcdef") > 8)
+            skip = strspn(p + 2, "0123456789abcdef") + 2;
+        if (skip) {
+            p += skip;
+        } else if (*p == ' ' || *p == '\n') {
+            if (to > out && to[-1] != ' ')
+                *to++ = ' ';
+            p++;
+        } else {
+            *to++ = *p++;
+        }
+    }
+    while (to > out && to[-1] == ' ')
+        to--;
+    *to = '\0';
+    return out;
+}
+
+TEST(the_document_shows_what_is_reported)
+{
+    struct arena *a = arena_new();
+    size_t bytes;
+    const char *doc = file_read(a, "docs/emulator-checks.md", &bytes);
+    CHECK(doc != NULL);
+    int count = 0;
+    for (const char *at = strstr(doc, "\n`" FOLDER "/"); at;
+         at = strstr(at, "\n`" FOLDER "/"), count++) {
+        const char *name = at + 2, *block = strstr(name, "`:\n\n```\n");
+        CHECK(block && block < strchr(name, '\n'));
+        const char *path = arena_strndup(a, name, (size_t)(block - name));
+        const char *text = file_read(a, path, &bytes);
+        CHECK(text != NULL);
+        const char *from = block + strlen("`:\n\n```\n"), *to = strstr(from, "```");
+        const char *report = emu_script_report(a, path, bad_one(a, text));
+        if (!strstr(plain(a, report, strlen(report)),
+                    plain(a, from, (size_t)(to - from))))
+            test_fail(path, 0, "docs/emulator-checks.md shows another report than\n%s",
+                      report);
+        at = to;
+    }
+    CHECK(count > 35);
+    arena_free(a);
 }
