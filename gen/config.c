@@ -441,6 +441,23 @@ static const char *nearest_field(struct checker *c, const char *path)
     return nearest_word(path, names, count);
 }
 
+/* A field of the other constructor.  False: nobody knows it. */
+static bool note_other_family(struct checker *c, const char *path)
+{
+    static const char *const of_outputs[] = {"rounding", "path", "division"};
+    const struct family *other = &families[c->family == &families[0]];
+    if (find_field(other, path) < 0)
+        return false;
+    diag_note(c->d, loc_none(), "it is a field of %s { ... }", other->constructor);
+    for (size_t i = 0; i < COUNT_OF(of_outputs); i++)
+        if (c->family == &families[0] && strcmp(path, of_outputs[i]) == 0)
+            diag_note(c->d, loc_none(),
+                      "here an output of the epilogue has it: e.nvfp4(x, { global = g, "
+                      "%s = ... })",
+                      path);
+    return true;
+}
+
 static void refuse_unknown(struct checker *c, const struct config_value *v)
 {
     char *group = arena_strdup(c->arena, v->path);
@@ -459,6 +476,8 @@ static void refuse_unknown(struct checker *c, const struct config_value *v)
         return;
     }
     diag_add(c->d, DIAG_FIELD_UNKNOWN, v->loc, v->path);
+    if (note_other_family(c, v->path))
+        return;
     const char *near = nearest_field(c, v->path);
     if (near && is_group(c->family, near))
         diag_note(c->d, loc_none(), "did you mean '%s', a table?", near);

@@ -309,7 +309,8 @@ static bool take_option(struct parser *p, enum option_id id, const char *text)
     case OPT_DTYPE:
         return parse_word(p, id, text, "bf16", &o->run.dtype);
     case OPT_ROUNDING:
-        add_override(p, "rounding?", text);
+        /* Of A and B, too, where they come from files; else it would be ignored. */
+        add_override(p, o->verb == VERB_RUN ? "rounding?" : "rounding", text);
         return parse_word(p, id, text, "nearest halfstep stochastic", &o->run.rounding);
     case OPT_ARG:
         return parse_setting(p, text);

@@ -411,9 +411,13 @@ static bool refuse_unused(struct run *r)
         const char *name;
         bool is_given;
     } unused[] = {
-        {"--x", o->x != NULL},  {"--global", o->global != NULL},
-        {"--ldx", o->ldx != 0}, {"--ldc", o->ldc != 0},
-        {"--lds", o->lds != 0}, {"--rounding stochastic", is_stochastic(o->rounding)},
+        {"--x", o->x != NULL},
+        {"--global", o->global != NULL},
+        {"--ldx", o->ldx != 0},
+        {"--ldc", o->ldc != 0},
+        {"--lds", o->lds != 0},
+        {"--rounding stochastic", is_stochastic(o->rounding)},
+        {"--rounding without --a and --b", o->rounding && !o->a && !o->b},
     };
     bool ok = true;
     for (size_t i = 0; i < COUNT_OF(unused); i++)
