@@ -446,8 +446,10 @@ struct expr *trace_function(lua_State *L, struct sandbox *s, struct arena *a)
     luaL_checkstack(L, 8 + EXPR_MAX_OUTPUTS, "epilogue");
     trace_open_values(L, t);
     int first = lua_gettop(L), line;
+    trace_set_places(L, t, true);
     push_e(L, t);
     lua_call(L, 1, LUA_MULTRET);
+    trace_set_places(L, t, false);
     add_outputs(L, t, &about, first);
     if (!expr_check_used(t->e, &line))
         raise_at(L, &about, line, expr_fault(t->e));

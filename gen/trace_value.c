@@ -260,6 +260,56 @@ static void read_source_options(lua_State *L, int index, struct expr_input *in)
                           : EXPR_TILE;
 }
 
+/* e.bias(n), e.row_scale(m), e.aux(m, n): the element's own place, said once more.
+ * How many arguments that took. */
+static int take_place(lua_State *L, const struct expr_input *in)
+{
+    static const char *const shown[] = {
+        [EXPR_VEC_COL] = "n", [EXPR_VEC_ROW] = "m", [EXPR_AUX] = "m, n"};
+    int count = 0;
+    if (!trace_held(L, 2))
+        return 0;
+    for (int column = 0; column < 2; column++) {
+        if (in->kind == (column ? EXPR_VEC_ROW : EXPR_VEC_COL))
+            continue;
+        struct held *h = trace_held(L, 2 + count++);
+        enum expr_op wanted = column ? EXPR_COLUMN : EXPR_ROW;
+        if (!h || h->kind != HELD_VALUE || h->node->op != wanted)
+            luaL_error(L,
+                       "'%s' is read at the element's own place alone: (%s), or "
+                       "without",
+                       in->name, shown[in->kind]);
+    }
+    return count;
+}
+
+void trace_set_places(lua_State *L, struct tracer *t, bool on)
+{
+    static const struct {
+        const char *name;
+        enum expr_op op;
+    } places[] = {{"m", EXPR_ROW}, {"n", EXPR_COLUMN}};
+    sandbox_push_env(t->sandbox);
+    for (size_t i = 0; i < COUNT_OF(places); i++) {
+        const struct expr_node *node = expr_leaf(t->e, places[i].op);
+        lua_pushstring(L, places[i].name);
+        lua_rawget(L, -2);
+        struct held *h = trace_held(L, -1);
+        bool is_ours = h && h->kind == HELD_VALUE && h->node == node;
+        bool is_free = lua_isnil(L, -1);
+        lua_pop(L, 1);
+        if (on ? !is_free : !is_ours)
+            continue;
+        lua_pushstring(L, places[i].name);
+        if (on)
+            trace_push(L, node);
+        else
+            lua_pushnil(L);
+        lua_rawset(L, -3);
+    }
+    lua_pop(L, 1);
+}
+
 static int call_source(lua_State *L)
 {
     struct tracer *t = trace_begin(L);
@@ -276,6 +326,8 @@ static int call_source(lua_State *L)
         options = 3;
     } else if (!in.name[0]) {
         luaL_error(L, "a parameter needs a name, as in e.param \"scale\"");
+    } else {
+        options += take_place(L, &in);
     }
     read_source_options(L, options, &in);
     if (lua_gettop(L) > options)

@@ -44,6 +44,9 @@ const struct expr_node *trace_value(lua_State *L, struct tracer *t, int index,
                                     enum expr_type type, const char *what);
 /* Makes the metatable of all userdata in the registry. */
 void trace_open_values(lua_State *L, struct tracer *t);
+/* The script's variables m and n, row and column of an element, where it has none of
+ * these names; off again when its function has run. */
+void trace_set_places(lua_State *L, struct tracer *t, bool on);
 /* The operation `op` on `count` values from index 1 on; the result is on the stack. */
 int trace_apply(lua_State *L, enum expr_op op, int count);
 

@@ -361,6 +361,21 @@ TEST(inputs_are_found_once)
     arena_free(a);
 }
 
+/* e.bias(n) is e.bias: where an element lies may be said. */
+TEST(places_may_be_said)
+{
+    struct arena *a = arena_new();
+    CHECK_STR(printed(a, "return e.f32(e.acc * e.row_scale(m) + e.bias(n) + \n"
+                         "e.aux(m, n, { type = 'f32' }) + e.from_uint(n))"),
+              "d = f32(acc * row_scale + bias + c + from_uint(column))\n");
+    CHECK_STR(printed(a, "local n = 2 return e.f32(e.acc * n + e.from_uint(m))"),
+              "d = f32(acc * 2 + from_uint(row))\n");
+    struct diags *d = diags_new(a);
+    CHECK(!lower_trace_or(a, "n = 2 return e.f32(e.acc + e.bias(n))", d));
+    CHECK(strstr(d->first->text, "options are a table"));
+    arena_free(a);
+}
+
 /* ---- refusals, each with its line */
 
 static const struct {
@@ -406,6 +421,13 @@ static const struct {
     {"return e.f32(e.acc * e.param('s', { default = 'x' }))", 1, "must be a number"},
     {"return e.f32(e.acc * e.param('s', {}, 3))", 1, "all there can be"},
     {"return e.f32(e.acc * e.param 's' + e.col 's')", 1, "already a scalar of f32"},
+    {"return e.f32(e.acc + e.bias(m))", 1, "'bias' is read at the element's own place"},
+    {"return e.f32(e.acc + e.row_scale(n))", 1, "own place alone: (m), or without"},
+    {"return e.f32(e.acc + e.aux(n, m))", 1, "own place alone: (m, n), or without"},
+    {"return e.f32(e.acc + e.aux(m))", 1, "own place alone: (m, n), or without"},
+    {"return e.f32(e.acc + e.bias(n + 1))", 1, "own place alone: (n), or without"},
+    {"return e.f32(e.acc + e.bias(n, n))", 1, "options are a table"},
+    {"return e.f32(e.acc * n)", 1, "mul of f32 and u32"},
     {"local s = e.param 's'\n return e.f32(e.acc)", 1,
      "'s' is asked for, but no output"},
     {"\n return e.f32(e.unscaled)", 2, "alpha would be ignored"},
