@@ -110,40 +110,137 @@ TEST_SLOW(arithmetic)
                    "  e.f32(e.softcap(x, 30), { name = 'z' })");
 }
 
-TEST_SLOW(approximations)
+/* ---- each row of gen/expr_ops.def and each function of gen/expr_math.c, by itself */
+
+/* Four outputs share a kernel. */
+struct bundle {
+    struct arena *arena;
+    const char *text; /* "e.f32(...), e.f32(...)" */
+    int count;
+    bool seen[EXPR_OP_COUNT];
+};
+
+static void try_body(struct bundle *b, const char *body)
 {
-    try_everywhere(
-        "local x = e.acc \n"
-        "return e.f32(e.exp(x)), e.f32(e.exp2(x), { name = 'y' }), \n"
-        "  e.f32(e.log(x), { name = 'z' }), e.f32(e.log2(x), { name = 'w' })");
-    try_everywhere(
-        "local x = e.acc \n"
-        "return e.f32(e.tanh(x)), e.f32(e.erf(x), { name = 'y' }), \n"
-        "  e.f32(e.rcp(x), { name = 'z' }), e.f32(e.rsqrt(x), { name = 'w' })");
-    try_everywhere("local x = e.acc \n"
-                   "return e.f32(e.sqrt(x)), e.f32(e.silu(x), { name = 'y' }), \n"
-                   "  e.f32(e.gelu_tanh(x), { name = 'z' }), \n"
-                   "  e.f32(e.gelu_erf(x), { name = 'w' })");
+    const struct expr *e = lower_trace(b->arena, body);
+    for (int i = 0; i < e->node_count; i++)
+        b->seen[e->nodes[i]->op] = true;
+    try_everywhere(body);
 }
 
-TEST_SLOW(precise_functions)
+static void flush_bundle(struct bundle *b)
 {
-    try_everywhere(
-        "local x, p = e.acc, e.precise \n"
-        "return e.f32(p.exp(x)), e.f32(p.exp2(x), { name = 'y' }), \n"
-        "  e.f32(p.log(x), { name = 'z' }), e.f32(p.log2(x), { name = 'w' })");
-    try_everywhere(
-        "local x, p = e.acc, e.precise \n"
-        "return e.f32(p.tanh(x)), e.f32(p.erf(x), { name = 'y' }), \n"
-        "  e.f32(p.rcp(x), { name = 'z' }), e.f32(p.rsqrt(x), { name = 'w' })");
-    try_everywhere("local x, p = e.acc, e.precise \n"
-                   "return e.f32(p.sqrt(x)), e.f32(p.silu(x), { name = 'y' }), \n"
-                   "  e.f32(p.gelu_tanh(x), { name = 'z' }), \n"
-                   "  e.f32(p.gelu_erf(x), { name = 'w' })");
-    try_everywhere(
-        "local x, p = e.acc, e.precise \n"
-        "return e.f32(p.sigmoid(x)), e.f32(p.softcap(x, 30), { name = 'y' })");
+    if (b->count)
+        try_body(b, arena_printf(b->arena, "return %s", b->text));
+    b->count = 0;
 }
+
+/* `value` is f32. */
+static void add_value(struct bundle *b, const char *value)
+{
+    b->text =
+        arena_printf(b->arena, "%s%se.f32(%s, { name = 'y%d' })",
+                     b->count ? b->text : "", b->count ? ", " : "", value, b->count);
+    if (++b->count == EXPR_MAX_OUTPUTS)
+        flush_bundle(b);
+}
+
+/* Argument `i` of a type that has the letter `type` in signatures. */
+static const char *argument(char type, int i)
+{
+    static const char *const texts[][3] = {
+        {"e.acc", "e.bias", "e.row_scale"},
+        {"e.to_int(e.acc)", "e.to_int(e.bias)", "e.to_int(e.row_scale)"},
+        {"e.bits(e.acc)", "e.bits(e.bias)", "e.bits(e.row_scale)"},
+        {"e.lt(e.acc, e.bias)", "e.ge(e.bias, 1)", "e.isnan(e.acc)"},
+    };
+    return texts[strchr("fsup", type) - "fsup"][i];
+}
+
+/* The operation on arguments of `type` where its signature leaves that open. */
+static void add_operation(struct bundle *b, enum expr_op op, char type)
+{
+    static const char *const as_f32[] = {"%s", "e.from_int(%s)", "e.from_uint(%s)",
+                                         "e.select(%s, 1, 2)"};
+    const char *signature = expr_op_signature(op);
+    const char *call = arena_printf(b->arena, "e.%s(", expr_op_name(op));
+    int i = 0;
+    for (; signature[i] != ':'; i++)
+        call = arena_printf(
+            b->arena, "%s%s%s", call, i ? ", " : "",
+            argument(strchr("nilv", signature[i]) ? type : signature[i], i));
+    char result = strchr("nilv", signature[i + 1]) ? type : signature[i + 1];
+    const char *around = as_f32[strchr("fsup", result) - "fsup"];
+    const char *value = arena_printf(b->arena, "%s)", call);
+    struct buf text;
+    buf_init(&text, b->arena);
+    for (const char *c = around; *c; c++)
+        if (*c == '%')
+            buf_puts(&text, value), c++;
+        else
+            buf_printf(&text, "%c", *c);
+    add_value(b, text.data);
+}
+
+TEST_SLOW(every_operation)
+{
+    static const char *const open[] = {"nfsu", "isu", "lsup", "vfsup"};
+    static const char *const others[] = {
+        "e.acc * e.alpha + e.unscaled + e.param 's'",
+        "e.from_uint(e.row_index + e.col_index)",
+        "e.acc - e.block_amax(e.acc, 16) - e.block_max(e.acc, 16) * "
+        "e.block_min(e.acc, 16)",
+        "e.bf16(e.acc) + e.f16(e.acc) + e.e4m3(e.acc) + e.e5m2(e.acc) + e.e2m1(e.acc)",
+        "e.interleave(4, e.interleaved(4))",
+    };
+    struct bundle b = {.arena = arena_new()};
+    for (int op = EXPR_ADD; op < EXPR_OP_COUNT; op++) {
+        const char *types = "f"; /* of no consequence where the signature has none */
+        for (size_t i = 0; i < COUNT_OF(open); i++)
+            if (strchr(expr_op_signature((enum expr_op)op), open[i][0]))
+                types = open[i] + 1;
+        for (; *types; types++)
+            add_operation(&b, (enum expr_op)op, *types);
+    }
+    for (size_t i = 0; i < COUNT_OF(others); i++)
+        add_value(&b, others[i]);
+    flush_bundle(&b);
+    try_body(&b, "local g, u = e.interleaved(8) "
+                 "return e.nvfp4(g * u + e.from_uint(e.pair_index), "
+                 "{ global = 1, rounding = 'stochastic', seed = 1 })");
+    for (int op = 0; op < EXPR_OP_COUNT; op++)
+        if (!b.seen[op])
+            test_fail(__FILE__, __LINE__, "no test has %s",
+                      expr_op_name((enum expr_op)op));
+    arena_free(b.arena);
+}
+
+static void try_functions(const char *form)
+{
+    struct bundle b = {.arena = arena_new()};
+    const struct expr_function *f;
+    for (int i = 0; (f = expr_function_at(i)) != NULL; i++) {
+        const char *call = arena_printf(b.arena, "e.%s.%s(", form, f->name);
+        for (int k = 0; k < f->arg_count; k++)
+            call =
+                arena_printf(b.arena, "%s%s%s", call, k ? ", " : "", argument('f', k));
+        add_value(&b, arena_printf(b.arena, "%s)", call));
+    }
+    flush_bundle(&b);
+    arena_free(b.arena);
+}
+
+TEST_SLOW(every_fast_function)
+{
+    try_functions("fast");
+}
+
+TEST_SLOW(every_precise_function)
+{
+    try_functions("precise");
+}
+
+/* ---- together */
 
 TEST_SLOW(integers)
 {
