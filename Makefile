@@ -126,7 +126,7 @@ $(B)/tests/nv_codecs.o: tests/nv_codecs.cpp tests/nv_codecs.h
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "c++   $<")
 	$(Q)$(CXX) -std=c++17 -O1 -fPIC -fno-exceptions -fno-rtti -I. $(CUDA_CFLAGS) -c -o $@ $<
-$(B)/tests/t_ref $(B)/tests/t_lower_fp4 $(B)/tests/t_quantize: $(NV_CODECS)
+$(B)/tests/t_ref $(B)/tests/t_lower_fp4 $(B)/tests/t_fp4_many $(B)/tests/t_quantize: $(NV_CODECS)
 $(B)/tests/t_numeric: $(B)/tests/device_gemm.o
 
 $(B)/tests/%: $(B)/tests/%.o $(B)/tests/main.o $(B)/tests/ref.o $(ARCHIVES)

@@ -37,6 +37,11 @@ float nv_e4m3_decode(unsigned byte)
     return __half2float(__half(raw));
 }
 
+unsigned nv_e5m2_encode(float x)
+{
+    return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E5M2);
+}
+
 unsigned nv_ue8m0_encode_up(float x)
 {
     return __nv_cvt_float_to_e8m0(x, __NV_SATFINITE, cudaRoundPosInf);

@@ -14,6 +14,7 @@ unsigned nv_e2m1_encode(float x);
 float nv_e2m1_decode(unsigned code);
 unsigned nv_e4m3_encode(float x);
 float nv_e4m3_decode(unsigned byte);
+unsigned nv_e5m2_encode(float x);
 unsigned nv_ue8m0_encode_up(float x);
 unsigned nv_ue8m0_encode_down(float x);
 float nv_ue8m0_decode(unsigned byte);

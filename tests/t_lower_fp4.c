@@ -57,28 +57,6 @@ static float gaussian(uint64_t *s)
 
 /* ---- casts */
 
-/* Magnitude codes in order; of e5m2 up to 57344. */
-static double e5m2_value(unsigned code)
-{
-    unsigned exponent = code >> 2, mantissa = code & 3;
-    return exponent ? ldexp(4 + mantissa, (int)exponent - 17) : ldexp(mantissa, -16);
-}
-
-static unsigned nearest_e5m2(double x)
-{
-    if (isnan(x))
-        return 0x7f;
-    double size = fmin(fabs(x), 57344);
-    unsigned best = 0;
-    for (unsigned code = 1; code <= 0x7b; code++) {
-        double here = fabs(size - e5m2_value(code)),
-               there = fabs(size - e5m2_value(best));
-        if (here < there || (here == there && code % 2 == 0))
-            best = code;
-    }
-    return best | (signbit(x) ? 0x80 : 0);
-}
-
 /* All bf16 values, then every midpoint of the three formats with its neighbours. */
 static float *interesting(struct arena *a, uint32_t *count)
 {
@@ -86,7 +64,7 @@ static float *interesting(struct arena *a, uint32_t *count)
     uint32_t n = 0;
     for (uint32_t i = 0; i < 65536; i++)
         x[n++] = float_of(i << 16); /* NaN of both signs too */
-    double (*const values[])(unsigned) = {ref_e2m1, ref_ue4m3, e5m2_value};
+    double (*const values[])(unsigned) = {ref_e2m1, ref_ue4m3, ref_e5m2};
     static const unsigned last[] = {7, 0x7e, 0x7b};
     for (int f = 0; f < 3; f++)
         for (unsigned code = 0; code <= last[f]; code++) {
@@ -126,15 +104,16 @@ TEST_SLOW(casts_of_all_values)
                 lower_codes(&r, k, row, codes[k], NULL);
             for (int i = 0; i < 128; i++) {
                 float v = x[row * 128 + (uint32_t)i];
-                unsigned want[] = {ref_e2m1_nearest((double)v),
-                                   ref_e4m3_nearest((double)v), nearest_e5m2((double)v),
-                                   ref_bf16_nearest((double)v)};
+                unsigned want[] = {
+                    ref_e2m1_nearest((double)v), ref_e4m3_nearest((double)v),
+                    ref_e5m2_nearest((double)v), ref_bf16_nearest((double)v)};
                 for (int k = 0; k < 4; k++)
                     if (codes[k][i] != want[k])
                         test_fail(__FILE__, __LINE__, "%s: output %d of %a: %x, not %x",
                                   targets[t], k, (double)v, codes[k][i], want[k]);
                 if (nv_available() && (codes[0][i] != nv_e2m1_encode(v) ||
-                                       codes[1][i] != nv_e4m3_encode(v)))
+                                       codes[1][i] != nv_e4m3_encode(v) ||
+                                       codes[2][i] != nv_e5m2_encode(v)))
                     test_fail(__FILE__, __LINE__, "NVIDIA's header differs at %a",
                               (double)v);
             }
@@ -470,6 +449,21 @@ static unsigned floor_power(double amax, int exponent)
     return at < 0 ? 0 : (unsigned)at;
 }
 
+/* NVIDIA's conversion says the same: of amax / most, rounded up, and of amax. */
+static void check_nv_scale(double amax, double most, int exponent, bool down,
+                           unsigned scale)
+{
+    float size = down ? (float)amax : (float)(amax / most);
+    if (!down && (double)size * most < amax)
+        size = nextafterf(size, INFINITY);
+    unsigned code = down ? nv_ue8m0_encode_down(size) : nv_ue8m0_encode_up(size);
+    if (down)
+        code = code < (unsigned)exponent ? 0 : code - (unsigned)exponent;
+    if (code != scale)
+        test_fail(__FILE__, __LINE__, "NVIDIA's header differs at amax %a of %a: %02x",
+                  amax, most, code);
+}
+
 static void check_mx(const struct blocks *b, const char *target, bool down)
 {
     static const struct {
@@ -478,7 +472,7 @@ static void check_mx(const struct blocks *b, const char *target, bool down)
         unsigned (*encode)(double);
     } formats[] = {{6, 2, ref_e2m1_nearest},
                    {448, 8, ref_e4m3_nearest},
-                   {57344, 15, nearest_e5m2}};
+                   {57344, 15, ref_e5m2_nearest}};
     struct arena *a = arena_new();
     const char *word = down ? "down" : "up";
     struct expr *e = lower_trace(
@@ -510,6 +504,9 @@ static void check_mx(const struct blocks *b, const char *target, bool down)
                                       : least_power(amax, formats[k].most);
                 if (isinf(amax))
                     scale = 255 - (unsigned)formats[k].exponent;
+                else if (nv_available())
+                    check_nv_scale(amax, formats[k].most, formats[k].exponent, down,
+                                   scale);
                 if (scales[c / 32] != scale)
                     test_fail(__FILE__, __LINE__, "%s: output %d: scale %02x, not %02x",
                               target, k, scales[c / 32], scale);
@@ -539,6 +536,30 @@ TEST_SLOW(mx_blocks_of_all_bf16_values)
             check_mx(&b, targets[t], down);
             check_mx(&wide, targets[t], down);
         }
+    arena_free(a);
+}
+
+/* Every power of two that can be a scale, from just below to just above: amax is `most`
+ * or 1 times it, and up to four units of the last place away. */
+TEST_SLOW(mx_scales_and_their_neighbours)
+{
+    static const float mosts[] = {1, 6, 448, 57344, 1.75f};
+    enum { POWERS = 288, STEPS = 8 };
+    struct arena *a = arena_new();
+    struct blocks b = blocks_new(a, POWERS, 32 * STEPS * COUNT_OF(mosts));
+    for (uint32_t row = 0; row < POWERS; row++)
+        for (uint32_t c = 0; c < b.cols; c += 32) {
+            float edge = ldexpf(mosts[c / 32 / STEPS], (int)row - 158);
+            uint32_t step = c / 32 % STEPS;
+            float *x = b.x + (size_t)row * b.cols + c;
+            if (edge == 0 || isinf(edge))
+                edge = 1;
+            for (uint32_t i = 0; i < 32; i++)
+                x[i] = i == step ? -float_of(bits_of(edge) + step - 3) : edge / 5;
+        }
+    for (size_t t = 0; t < COUNT_OF(targets); t++)
+        for (int down = 0; down < 2; down++)
+            check_mx(&b, targets[t], down);
     arena_free(a);
 }
 
