@@ -13,6 +13,10 @@
 
 #include <stdlib.h>
 
+/* Of a cluster.  Then the oldest completes, whatever the strategy: a program that
+ * issues and never waits must not take all memory. */
+#define MOST_PENDING 16384
+
 static bool overlap(const struct smem_range *r, const struct cta *c, uint32_t from,
                     uint32_t to)
 {
@@ -41,6 +45,7 @@ void async_forget(struct cluster *k)
         free(o);
     }
     k->async_tail = &k->async_first;
+    k->async_pending = 0;
     k->running = NULL;
     rewatch(k);
 }
@@ -203,28 +208,10 @@ static bool completes_at_once(struct cluster *k, struct async_op *o)
     }
 }
 
-bool async_issue(struct async_op *o)
-{
-    struct cluster *k = o->issuer->cta->cluster;
-    for (int i = 0; i < o->range_count; i++)
-        async_check_access(o->ranges[i].cta, o->ranges[i].from, o->ranges[i].to,
-                           o->ranges[i].write);
-    if (o->issuer->hb && !hb_async_issue(o)) {
-        recycle(k, o);
-        return false;
-    }
-    choice_issued(o);
-    timeline_issue(o);
-    if (completes_at_once(k, o))
-        return run(k, o);
-    *k->async_tail = o;
-    k->async_tail = &o->next;
-    return true;
-}
-
 static bool complete(struct cluster *k, struct async_op **link)
 {
     struct async_op *o = *link;
+    k->async_pending--;
     *link = o->next;
     if (!o->next)
         k->async_tail = link;
@@ -255,6 +242,31 @@ static bool release(struct cluster *k)
     return true;
 }
 
+static bool complete_oldest(struct cluster *k)
+{
+    return complete(k, &k->async_first) &&
+           (k->grid->strategy != STRATEGY_DELAY || release(k));
+}
+
+bool async_issue(struct async_op *o)
+{
+    struct cluster *k = o->issuer->cta->cluster;
+    for (int i = 0; i < o->range_count; i++)
+        async_check_access(o->ranges[i].cta, o->ranges[i].from, o->ranges[i].to,
+                           o->ranges[i].write);
+    if (o->issuer->hb && !hb_async_issue(o)) {
+        recycle(k, o);
+        return false;
+    }
+    choice_issued(o);
+    timeline_issue(o);
+    if (completes_at_once(k, o))
+        return run(k, o);
+    *k->async_tail = o;
+    k->async_tail = &o->next;
+    return ++k->async_pending <= MOST_PENDING || complete_oldest(k);
+}
+
 static struct async_op *newest(struct cluster *k)
 {
     struct async_op *last = k->async_first;
@@ -269,8 +281,7 @@ bool async_step(struct cluster *k)
         return false;
     if (k->grid->strategy == STRATEGY_REVERSE)
         return async_complete(k, newest(k));
-    bool ok = complete(k, &k->async_first);
-    return ok && (k->grid->strategy != STRATEGY_DELAY || release(k));
+    return complete_oldest(k);
 }
 
 /* Completes `o` and, before it, all that must come first.  An operation may complete

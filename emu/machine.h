@@ -293,6 +293,7 @@ struct cluster {
     struct cta *ctas;
     int cta_count;
     struct async_op *async_first, **async_tail; /* not yet complete, oldest first */
+    uint32_t async_pending;                     /* how many these are */
     struct async_op *async_free;
     uint64_t async_count;      /* operations issued so far: the next id */
     uint64_t rng;              /* this cluster's own stream of the launch's seed */

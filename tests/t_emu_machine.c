@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define HEAD ".version 8.8\n.target sm_100a\n.address_size 64\n"
@@ -286,6 +287,41 @@ TEST(a_kernel_that_never_ends_is_stopped)
         CHECK(has(&r, "it runs on"));
         /* Without a store, a sixteenth of the limit is enough. */
         CHECK((atomic_load(&r.grid.steps) > 1000000) == (stores == 1));
+        done(&r);
+    }
+}
+
+/* Copies that nobody waits for. */
+static const char hoarding[] =
+    HEAD ".extern .shared .align 16 .b8 sm[];\n"
+         ".visible .entry test(.param .u64 y) {\n"
+         ".reg .b32 a, i; .reg .b64 o; .reg .pred p;\n"
+         "mov.u32 a, sm; ld.param.u64 o, [y]; mov.u32 i, 0;\n"
+         "L: cp.async.ca.shared.global [a], [o], 4;\n"
+         "add.u32 i, i, 1; setp.lt.u32 p, i, 400000; @p bra L;\n"
+         "cp.async.wait_all; }\n";
+
+static long peak_kib(void)
+{
+    struct rusage u;
+    CHECK_EQ(getrusage(RUSAGE_SELF, &u), 0);
+    return u.ru_maxrss;
+}
+
+TEST(pending_work_is_bounded)
+{
+    static const enum strategy late[] = {STRATEGY_LAZY, STRATEGY_REVERSE,
+                                         STRATEGY_DELAY};
+    for (size_t i = 0; i < COUNT_OF(late); i++) {
+        struct run r;
+        prepare(&r, hoarding, 1, 1);
+        r.grid.dyn_smem_bytes = 1024;
+        r.grid.strategy = late[i];
+        r.grid.rule.op = ASYNC_CP;
+        r.grid.rule.number = 1;
+        long before = peak_kib();
+        fine(&r);
+        CHECK(peak_kib() - before < 100 * 1024);
         done(&r);
     }
 }
