@@ -6,6 +6,11 @@
  * Variables of .global and .const were placed by who loaded the module. */
 #include "emu/decode.h"
 
+/* As ptxas has them, of a thread and of a block. */
+#define MOST_LOCAL_BYTES (512u * 1024)
+#define MOST_SHARED_BYTES (48u * 1024)
+#define MOST_CALL_BYTES (1024u * 1024)
+
 static struct var_slot *find_slot(struct decoder *d, const struct ptx_var *var)
 {
     for (int i = 0; i < d->var_count; i++)
@@ -28,11 +33,14 @@ static void add_slot(struct decoder *d, const struct ptx_var *var, enum opnd_bas
     d->vars[d->var_count++] = (struct var_slot){var, base, offset};
 }
 
+/* What is too much stays so: no sum wraps round. */
 static uint32_t take(uint32_t *end, const struct ptx_var *var)
 {
-    uint32_t offset = align_up(*end, var->align_bytes ? var->align_bytes : 1);
-    *end = offset + var->bytes;
-    return offset;
+    uint64_t align = var->align_bytes ? var->align_bytes : 1;
+    uint64_t offset = (*end + align - 1) / align * align;
+    *end =
+        (uint32_t)(offset + var->bytes < INT32_MAX ? offset + var->bytes : INT32_MAX);
+    return (uint32_t)offset;
 }
 
 static bool is_dynamic(const struct ptx_var *var)
@@ -79,6 +87,19 @@ static void place_operand(struct decoder *d, const struct ptx_operand *o)
         place_operand(d, &o->items[i]);
 }
 
+static bool check_sum(struct decoder *d, uint32_t bytes, uint32_t most, const char *who,
+                      const char *what)
+{
+    const struct kernel *k = d->kernel;
+    if (bytes <= most)
+        return true;
+    diag_add(d->diags, DIAG_EMU_FORM, (struct loc){k->module->file, k->func->line, 0},
+             k->func->name,
+             arena_printf(d->arena, "%s has %u bytes of %s at most, and this takes %u",
+                          who, most, what, bytes));
+    return false;
+}
+
 bool decode_place_vars(struct decoder *d)
 {
     for (int u = 0; u < d->unit_count; u++) {
@@ -96,7 +117,11 @@ bool decode_place_vars(struct decoder *d)
     k->local_bytes =
         align_up(k->local_bytes, d->local_align > 16 ? d->local_align : 16);
     k->call_bytes = align_up(k->call_bytes, 16);
-    return true;
+    return check_sum(d, k->local_bytes, MOST_LOCAL_BYTES, "a thread", "local memory") &&
+           check_sum(d, k->static_smem_bytes, MOST_SHARED_BYTES, "a block",
+                     "static shared memory") &&
+           check_sum(d, k->call_bytes, MOST_CALL_BYTES, "a thread",
+                     "parameters of functions");
 }
 
 uint32_t decode_call_offset(struct decoder *d, const struct ptx_var *var)
