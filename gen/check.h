@@ -7,6 +7,7 @@
 struct check_options {
     const char *level, *mma; /* NULL: as the environment says, or the defaults */
     int seeds;               /* of random and of pct, each; -1: as many as is usual */
+    int stop_after;          /* seeds in a row that show nothing new; 0: never */
     bool minimise;
     bool matrix;
 };

@@ -83,6 +83,7 @@ static int try_without(struct search *s, const struct list *l, const int *from,
         t.at = at;
         t.results = results;
         t.count = 1 + count - first;
+        t.quiet = 0;
         t.progress = NULL;
         int failed = trials_run(&t);
         s->runs += t.count - 1;
@@ -158,6 +159,7 @@ static bool record(struct search *s, const char *strategy, uint64_t seed,
     t.at = &at;
     t.results = &result;
     t.count = 1;
+    t.quiet = 0;
     t.progress = NULL;
     remove(path);
     trials_run(&t);
@@ -265,7 +267,8 @@ static bool run_search(struct search *s, struct arena *a, FILE *out)
     struct list l;
     file_in(s, "record", path);
     file_in(s, "small", small);
-    if (!record(s, x->strategy, x->seed, path) || !read_record(s, a, path, &l))
+    if (!record(s, s->t->results[s->failed].strategy, x->seed, path) ||
+        !read_record(s, a, path, &l))
         return false;
     int before = l.count;
     minimise(s, &l);

@@ -345,6 +345,13 @@ static bool take_option(struct parser *p, enum option_id id, const char *text)
         o->checks.seeds = (int)n;
         return true;
     }
+    case OPT_STOP_AFTER: {
+        uint64_t n;
+        if (!parse_count(p, id, text, 1, 1000000, &n))
+            return false;
+        o->checks.stop_after = (int)n;
+        return true;
+    }
     case OPT_MINIMISE:
         o->checks.minimise = true;
         return true;

@@ -10,10 +10,12 @@
 #include <unistd.h>
 
 #include "core/base.h"
+#include "gen/seen.h"
 #include "runtime/fp4gen.h"
 
 #define MAX_PROCESSES 64
 #define MAX_KEYS 65536
+#define STRATEGY_CHARS 5000 /* replay has a path */
 
 /* What a process hands back, through a file. */
 struct message {
@@ -78,7 +80,7 @@ static void set_environment(const struct trials *t, const struct trial *x,
     char text[64];
     snprintf(text, sizeof text, "%" PRIu64, x->seed);
     set_variable("FP4EMU_SEED", text);
-    set_variable("FP4EMU_STRATEGY", x->strategy);
+    set_variable("FP4EMU_STRATEGY", t->results[p->trial].strategy);
     set_variable("FP4EMU_CHECK", t->level);
     set_variable("FP4EMU_MMA", t->mma);
     set_variable("FP4EMU_RECORD", x->record);
@@ -114,10 +116,33 @@ static _Noreturn void inside(const struct trials *t, const struct process *p,
 
 /* ---- outside */
 
+/* Within how many steps should priorities change?  As many as the base has. */
+static bool wants_span(const char *strategy)
+{
+    return strncmp(strategy, "pct:", 4) == 0 && !strchr(strategy + 4, ':');
+}
+
+static char *complete_strategy(const struct trials *t, int trial)
+{
+    const struct trial *x = &t->at[trial];
+    const uint64_t steps = t->results[x->base].visible;
+    char text[STRATEGY_CHARS];
+    if (wants_span(x->strategy) && steps > 0)
+        snprintf(text, sizeof text, "%s:%" PRIu64, x->strategy, steps);
+    else
+        snprintf(text, sizeof text, "%s", x->strategy);
+    return strdup(text);
+}
+
 static bool start(struct trials *t, struct process *p, int trial, bool is_second)
 {
     pid_t parent = getpid();
+    struct trial_result *r = &t->results[trial];
     *p = (struct process){.trial = trial, .is_second = is_second};
+    if (!r->strategy)
+        r->strategy = complete_strategy(t, trial);
+    if (!is_second)
+        r->state = TRIAL_RUNS;
     p->text = tmpfile();
     p->report = tmpfile();
     p->data = tmpfile();
@@ -165,11 +190,12 @@ static void read_data(struct trial_result *r, FILE *data)
     r->key_count = r->keys ? fread(r->keys, sizeof *r->keys, m.key_count, data) : 0;
 }
 
+/* All but the strategy. */
 static void forget(struct trial_result *r)
 {
     free(r->keys);
     free(r->text);
-    *r = (struct trial_result){0};
+    *r = (struct trial_result){.strategy = r->strategy};
 }
 
 static void finish(struct trials *t, struct process *p, int status)
@@ -203,20 +229,23 @@ static struct process *wait_for_one(struct process *all, int *status)
     }
 }
 
-/* Those behind a failed one are of no interest. */
-static void stop_behind(struct process *all, int trial)
-{
-    for (int i = 0; i < MAX_PROCESSES; i++)
-        if (all[i].pid > 0 && all[i].trial > trial)
-            kill(all[i].pid, SIGKILL);
-}
-
 struct course {
     struct process processes[MAX_PROCESSES];
     int *again; /* trials whose outputs are not their base's */
     int again_count;
     int next, done, running, failed;
+    /* What those in front have shown, of the base of the newest. */
+    struct seen seen;
+    int judged, base;
+    uint64_t newest; /* seed that has shown something new; 0: none has so far */
 };
+
+static void stop_from(struct course *c, int trial)
+{
+    for (int i = 0; i < MAX_PROCESSES; i++)
+        if (c->processes[i].pid > 0 && c->processes[i].trial >= trial)
+            kill(c->processes[i].pid, SIGKILL);
+}
 
 static bool differs(const struct trials *t, int i)
 {
@@ -224,13 +253,85 @@ static bool differs(const struct trials *t, int i)
     return r->state == TRIAL_FINE && base->state == TRIAL_FINE && r->hash != base->hash;
 }
 
-static void start_next(struct trials *t, struct course *c)
+/* ---- the end of a search that shows nothing new */
+
+static bool same_base(const struct trials *t, int i, int base)
+{
+    return i < t->count && t->at[i].base == base;
+}
+
+static void leave_out(struct trials *t, struct course *c, int from)
+{
+    for (int i = from; same_base(t, i, c->base); i++) {
+        for (int k = 0; k < MAX_PROCESSES; k++)
+            if (c->processes[k].pid > 0 && c->processes[k].trial == i)
+                kill(c->processes[k].pid, SIGKILL);
+        forget(&t->results[i]);
+        t->results[i].state = TRIAL_LEFT_OUT;
+        if (c->failed == i) { /* it ran ahead; so did what was stopped behind it */
+            c->failed = -1;
+            c->next = 0;
+        }
+    }
+}
+
+/* Goes on in the order of the trials, whatever the order in which they end. */
+static void judge(struct trials *t, struct course *c)
+{
+    for (; c->judged < t->count; c->judged++) {
+        const struct trial *x = &t->at[c->judged];
+        const struct trial_result *r = &t->results[c->judged];
+        if (r->state == TRIAL_LEFT_OUT)
+            continue;
+        if (r->state != TRIAL_FINE)
+            return;
+        if (c->judged == x->base) {
+            seen_clear(&c->seen);
+            c->base = x->base;
+            c->newest = 0;
+        }
+        if (seen_add(&c->seen, r->keys, r->key_count) > 0)
+            c->newest = x->seed;
+        int next = c->judged + 1;
+        bool ends_seed = !same_base(t, next, x->base) || t->at[next].seed != x->seed;
+        if (ends_seed && x->seed >= c->newest + (uint64_t)t->quiet)
+            leave_out(t, c, next);
+    }
+}
+
+int trials_left_out(const struct trials *t)
+{
+    int count = 0;
+    for (int i = 0; i < t->count; i++)
+        count += t->results[i].state == TRIAL_LEFT_OUT;
+    return count;
+}
+
+/* ---- from one to the next */
+
+/* The next trial that can start, or -1. */
+static int next_trial(struct trials *t, struct course *c, bool *is_second)
+{
+    *is_second = c->again_count > 0;
+    if (c->failed >= 0)
+        return -1;
+    if (*is_second)
+        return c->again[--c->again_count];
+    while (c->next < t->count && t->results[c->next].state != TRIAL_NOT_RUN)
+        c->next++;
+    if (c->next == t->count)
+        return -1;
+    const struct trial *x = &t->at[c->next];
+    if (wants_span(x->strategy) && t->results[x->base].state == TRIAL_RUNS)
+        return -1;
+    return c->next++;
+}
+
+static void start_trial(struct trials *t, struct course *c, int trial, bool is_second)
 {
     struct process *p = c->processes;
     while (p->pid > 0)
         p++;
-    bool is_second = c->again_count > 0;
-    int trial = is_second ? c->again[--c->again_count] : c->next++;
     if (start(t, p, trial, is_second)) {
         c->running++;
         return;
@@ -248,7 +349,7 @@ static void settle(struct trials *t, struct course *c, int trial, bool is_second
     if (r->state == TRIAL_FAILED) {
         if (c->failed < 0 || trial < c->failed)
             c->failed = trial;
-        stop_behind(c->processes, c->failed);
+        stop_from(c, c->failed + 1);
         return;
     }
     if (is_second) {
@@ -256,12 +357,32 @@ static void settle(struct trials *t, struct course *c, int trial, bool is_second
         return;
     }
     if (t->at[trial].base == trial) {
-        for (int i = trial + 1; i < c->next; i++)
-            if (t->at[i].base == trial && differs(t, i))
+        for (int i = trial + 1; same_base(t, i, trial); i++)
+            if (differs(t, i))
                 c->again[c->again_count++] = i;
     } else if (differs(t, trial)) {
         c->again[c->again_count++] = trial;
     }
+}
+
+/* One process has ended. */
+static void take(struct trials *t, struct course *c, struct process *p, int status)
+{
+    int trial = p->trial;
+    bool is_second = p->is_second;
+    bool is_out = t->results[trial].state == TRIAL_LEFT_OUT;
+    bool is_late = c->failed >= 0 && trial > c->failed;
+    finish(t, p, status);
+    c->running--;
+    c->done += !is_second;
+    if (is_out || is_late) {
+        forget(&t->results[trial]);
+        t->results[trial].state = is_out ? TRIAL_LEFT_OUT : TRIAL_NOT_RUN;
+    } else {
+        settle(t, c, trial, is_second);
+    }
+    if (t->quiet)
+        judge(t, c);
 }
 
 int trials_run(struct trials *t)
@@ -272,36 +393,32 @@ int trials_run(struct trials *t)
     if (!c.again)
         abort();
     for (;;) {
-        bool more = c.failed < 0 && (c.next < t->count || c.again_count > 0);
-        if (more && c.running < most) {
-            start_next(t, &c);
+        bool is_second = false;
+        int status, trial = c.running < most ? next_trial(t, &c, &is_second) : -1;
+        if (trial >= 0) {
+            if (t->results[trial].state != TRIAL_LEFT_OUT)
+                start_trial(t, &c, trial, is_second);
             continue;
         }
         if (c.running == 0)
             break;
-        int status;
         struct process *p = wait_for_one(c.processes, &status);
         if (!p)
             break;
-        int trial = p->trial;
-        bool is_second = p->is_second;
-        bool is_late = c.failed >= 0 && trial > c.failed;
-        finish(t, p, status);
-        c.running--;
-        c.done += !is_second;
-        if (is_late)
-            forget(&t->results[trial]);
-        else
-            settle(t, &c, trial, is_second);
+        take(t, &c, p, status);
         if (t->progress)
-            t->progress(t->arg, c.done, t->count);
+            t->progress(t->arg, c.done, t->count - trials_left_out(t));
     }
     free(c.again);
+    seen_clear(&c.seen);
     return c.failed;
 }
 
 void trials_free(struct trials *t)
 {
-    for (int i = 0; i < t->count; i++)
+    for (int i = 0; i < t->count; i++) {
         forget(&t->results[i]);
+        free(t->results[i].strategy);
+        t->results[i].strategy = NULL;
+    }
 }

@@ -12,12 +12,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "gen/seen.h"
 #include "gen/verbs.h"
 #include "runtime/fp4gen.h"
 #include "runtime/manifest.h"
 
 #define USUAL_SEEDS 8
 #define MATRIX_SEEDS 1
+#define MOST_SEEDS 1000 /* where it is for what they show to end it */
 #define PROCESSES 2
 #define BAR_CHARS 30
 #define FEW_CTAS 2
@@ -140,7 +142,7 @@ static void add_recipe(struct recipe *p, const struct run_options *run,
         add(p, run, arena_printf(p->arena, "starve:%u", w), 0, base);
     for (int s = 1; s <= seeds; s++) {
         add(p, run, chances[(s - 1) % (int)COUNT_OF(chances)], (uint64_t)s, base);
-        add(p, run, arena_printf(p->arena, "pct:%d:2048", 2 + (s - 1) % 4), (uint64_t)s,
+        add(p, run, arena_printf(p->arena, "pct:%d", 2 + (s - 1) % 4), (uint64_t)s,
             base);
     }
 }
@@ -201,7 +203,8 @@ static const char *repeat(struct arena *a, const struct trials *t, int i)
     const struct trial *x = &t->at[i];
     struct buf b;
     buf_init(&b, a);
-    buf_printf(&b, "FP4EMU_STRATEGY=%s FP4EMU_SEED=%" PRIu64, x->strategy, x->seed);
+    buf_printf(&b, "FP4EMU_STRATEGY=%s FP4EMU_SEED=%" PRIu64, t->results[i].strategy,
+               x->seed);
     if (t->level)
         buf_printf(&b, " FP4EMU_CHECK=%s", t->level);
     if (t->mma)
@@ -214,7 +217,7 @@ static int tell_fault(struct arena *a, const struct trials *t, int i, FILE *out)
 {
     const struct trial *x = &t->at[i];
     const struct trial_result *r = &t->results[i];
-    fprintf(out, "FAULT under %s", x->strategy);
+    fprintf(out, "FAULT under %s", r->strategy);
     if (x->seed)
         fprintf(out, ", seed %" PRIu64, x->seed);
     fprintf(out, ", run %d of %d:\n", i + 1, t->count);
@@ -226,39 +229,16 @@ static int tell_fault(struct arena *a, const struct trials *t, int i, FILE *out)
     return FAILED;
 }
 
-static int compare_keys(const void *a, const void *b)
-{
-    const uint64_t *x = a, *y = b;
-    return *x < *y ? -1 : *x > *y;
-}
-
 /* How many different things came to pass, and which run was the last to add one. */
-static size_t count_keys(const struct trials *t, int from, int to, int *last)
+static size_t count_keys(const struct trials *t, int *last)
 {
-    size_t count = 0, room = 0;
-    uint64_t *seen = NULL;
-    for (int i = from; i < to; i++)
-        room += t->results[i].key_count;
-    seen = malloc(room * sizeof *seen + 1);
-    if (!seen)
-        return 0;
-    *last = from;
-    for (int i = from; i < to; i++) {
-        const struct trial_result *r = &t->results[i];
-        size_t before = count;
-        for (size_t k = 0; k < r->key_count; k++)
-            if (!bsearch(&r->keys[k], seen, before, sizeof *seen, compare_keys))
-                seen[count++] = r->keys[k];
-        qsort(seen, count, sizeof *seen, compare_keys);
-        size_t unique = 0;
-        for (size_t k = 0; k < count; k++)
-            if (unique == 0 || seen[unique - 1] != seen[k])
-                seen[unique++] = seen[k];
-        count = unique;
-        if (count > before)
+    struct seen seen = {.count = 0};
+    *last = 0;
+    for (int i = 0; i < t->count; i++)
+        if (seen_add(&seen, t->results[i].keys, t->results[i].key_count) > 0)
             *last = i;
-    }
-    free(seen);
+    size_t count = seen.count;
+    seen_clear(&seen);
     return count;
 }
 
@@ -278,8 +258,8 @@ static void tell_warnings(const struct trials *t, FILE *out)
             is_new = !other || strncmp(other, text, chars + 1) != 0;
         }
         if (is_new && shown++ < 4)
-            fprintf(out, "under %s, seed %" PRIu64 ":\n%s", t->at[i].strategy,
-                    t->at[i].seed, text);
+            fprintf(out, "under %s, seed %" PRIu64 ":\n%s", r->strategy, t->at[i].seed,
+                    text);
     }
 }
 
@@ -287,7 +267,8 @@ static void tell_verdict(const struct trials *t, const struct check_kernel *k,
                          double seconds, FILE *out)
 {
     int last = 0, other = 0, warned = 0;
-    size_t keys = count_keys(t, 0, t->count, &last);
+    size_t keys = count_keys(t, &last);
+    int left_out = trials_left_out(t);
     for (int i = 0; i < t->count; i++) {
         other += t->results[i].other_bits;
         warned += t->results[i].has_warnings;
@@ -298,8 +279,10 @@ static void tell_verdict(const struct trials *t, const struct check_kernel *k,
         if (second && !t->results[0].has_warnings)
             fputs(second + 1, out);
     }
-    fprintf(out, "%s: %d schedules, no fault%s", k->name, t->count,
+    fprintf(out, "%s: %d schedules, no fault%s", k->name, t->count - left_out,
             warned ? ", but warnings" : "");
+    if (left_out)
+        fprintf(out, "; %d left out, with nothing new in %d seeds", left_out, t->quiet);
     if (other)
         fprintf(out,
                 k->has_reference ? "; %d with other bits, also right"
@@ -333,6 +316,12 @@ static int run_plan(struct trials *t, FILE *err, double *seconds)
     return failed;
 }
 
+static int seeds_of(const struct check_options *o)
+{
+    int usual = o->matrix ? MATRIX_SEEDS : USUAL_SEEDS;
+    return o->seeds >= 0 ? o->seeds : o->stop_after ? MOST_SEEDS : usual;
+}
+
 static int check_one(struct arena *a, const struct run_options *run,
                      const struct check_options *o, FILE *out, FILE *err)
 {
@@ -344,11 +333,12 @@ static int check_one(struct arena *a, const struct run_options *run,
     check_choose_sizes(own, &k, 0);
     own->check = k.has_reference ? RUN_CHECK : RUN_NO_CHECK;
     struct recipe p = {.arena = a};
-    add_recipe(&p, own, &k, o->seeds < 0 ? USUAL_SEEDS : o->seeds);
+    add_recipe(&p, own, &k, seeds_of(o));
     struct trials t = {.at = p.trials, .count = p.count, .processes = PROCESSES};
     t.results = ARENA_ARRAY(a, struct trial_result, (size_t)p.count);
     t.level = o->level;
     t.mma = o->mma;
+    t.quiet = o->stop_after;
     double seconds;
     int failed = run_plan(&t, err, &seconds), status = DONE;
     if (failed < 0) {
@@ -382,18 +372,19 @@ static int check_all(struct arena *a, const struct run_options *run,
             return FAILED;
         check_choose_sizes(&runs[i], &k, i % 2);
         runs[i].check = RUN_CHECK;
-        add_recipe(&p, &runs[i], &k, o->seeds < 0 ? MATRIX_SEEDS : o->seeds);
+        add_recipe(&p, &runs[i], &k, seeds_of(o));
     }
     struct trials t = {.at = p.trials, .count = p.count, .processes = PROCESSES};
     t.results = ARENA_ARRAY(a, struct trial_result, (size_t)p.count);
     t.level = o->level;
     t.mma = o->mma;
+    t.quiet = o->stop_after;
     double seconds;
     int failed = run_plan(&t, err, &seconds), status = DONE;
     tell_warnings(&t, out);
     if (failed < 0) {
         fprintf(out, "%d kernels, two problems each, %d runs: no fault; %.1f s\n",
-                count / 2, t.count, seconds);
+                count / 2, t.count - trials_left_out(&t), seconds);
     } else {
         status = tell_fault(a, &t, failed, out);
         if (o->minimise && !check_minimise(&t, failed, a, out, err))

@@ -49,6 +49,19 @@ def test_right_kernel_passes(kernel, tmp_path):
     assert int(re.search(r"(\d+) orders and pairs seen", out)[1]) > 50
 
 
+def test_seeds_that_show_nothing_new_end_it(kernel, tmp_path):
+    """The same schedules with any load of the machine; without the option all are run."""
+    args = ("-m", 130, "-n", 72, "-k", 320, "--ctas", 1, "--stop-after", 2)
+    code, out, err = check(kernel, tmp_path, *args, "--seeds", 200, timeout=300)
+    assert code == 0, out + err
+    ran, left, last = map(int, re.search(
+        r"(\d+) schedules, no fault; (\d+) left out.*last new ones in run (\d+)", out).groups())
+    assert ran + left == 9 + 2 * 200 and left > 100
+    assert ran - 4 <= last + 1 and last <= ran - 4, out
+    again = check(kernel, tmp_path, *args, timeout=300)[1]
+    assert f"{ran} schedules, no fault" in again and "in 2 seeds" in again
+
+
 def test_outputs_are_compared_once_with_the_reference(kernel, tmp_path):
     """The others are compared with the first ones, bit for bit: a hundred times faster."""
     code, out, err = check(kernel, tmp_path, "-m", 2048, "-n", 2048, "-k", 256, "--ctas", 16,
