@@ -193,7 +193,7 @@ static struct block_scale scale_block(const float *x, size_t elems, float global
             amax = a;
     }
     struct block_scale s;
-    s.code = e4m3_encode(amax * one_sixth / global);
+    s.code = e4m3_encode(fabsf(amax * one_sixth / global));
     s.step = e4m3_decode(s.code) * global;
     return s;
 }

@@ -165,7 +165,7 @@ void ref_quantize_block(const float *x, size_t count, float global, bool halfste
     const float sixth = 1.0f / 6.0f;
     float t = amax * sixth;
     t = t / global;
-    unsigned s = ref_e4m3_nearest((double)t);
+    unsigned s = ref_e4m3_nearest(fabs((double)t));
     float d = (float)ref_ue4m3(s) * global;
     *scale = (uint8_t)s;
     for (size_t i = 0; i < count; i++) {

@@ -149,7 +149,7 @@ static void reciprocal_block(const float *x, float global, uint8_t *codes,
     for (int i = 0; i < 16; i++)
         amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
     float t = amax * 0x1.555556p-3f / global;
-    *scale = (uint8_t)ref_e4m3_nearest((double)t);
+    *scale = (uint8_t)ref_e4m3_nearest(fabs((double)t));
     float d = (float)ref_e4m3(*scale) * global, y = 1.0f / d;
     for (int i = 0; i < 16; i++) {
         float q = x[i] * y;
@@ -301,7 +301,23 @@ TEST_SLOW(values_next_to_thresholds)
     arena_free(a);
 }
 
-/* Any 32 bits in a block, global scales from one end of the range to the other. */
+/* A row of 64 columns with any 32 bits in its blocks. */
+static void fill_row(struct blocks *b, uint32_t row, uint64_t *s)
+{
+    for (uint32_t c = 0; c < 64; c++) {
+        uint32_t bits = (uint32_t)next_random(s);
+        float x = canonical(float_of(bits));
+        if (c / 16 == row % 4) /* one block of what this global scale is for */
+            x = gaussian(s) * 100 * b->global[row];
+        else if (c / 16 == (row + 1) % 4) /* subnormals and small numbers */
+            x = float_of((bits & 0x803fffff) | bits % 3 << 22);
+        else if (c / 16 == (row + 2) % 4) /* up to 2^64 */
+            x = ldexpf(gaussian(s), (int)(bits % 80) - 18);
+        b->x[row * 64 + c] = x;
+    }
+}
+
+/* Global scales from one end of the range to the other. */
 TEST_SLOW(extreme_values_and_scales)
 {
     struct arena *a = arena_new();
@@ -311,16 +327,70 @@ TEST_SLOW(extreme_values_and_scales)
         int exponent = (int)(row % 256) - 128;
         float mantissa = 1 + uniform(&s);
         b.global[row] = exponent < -126 ? 0x1p-126f : ldexpf(mantissa, exponent);
+        fill_row(&b, row, &s);
+    }
+    check_everywhere(&b);
+    arena_free(a);
+}
+
+/* What nobody should ask for is defined too, and the same on all paths: by the letter,
+ * docs/numerics.md.  Zeros of both signs, and blocks of nothing but them. */
+TEST(global_scales_that_are_none)
+{
+    static const float odd[] = {0,          -0.0f,    -1,        -0.37f,
+                                -0x1p-70f,  -0x1p70f, -0x1p127f, -0x1p-149f,
+                                -0x1p-128f, INFINITY, -INFINITY};
+    const uint32_t count = COUNT_OF(odd) + 1;
+    struct arena *a = arena_new();
+    struct blocks b = blocks_new(a, 32 * count, 64);
+    uint64_t s = 88675123;
+    for (uint32_t row = 0; row < b.rows; row++) {
+        uint32_t g = row % count;
+        b.global[row] = g < COUNT_OF(odd) ? odd[g] : float_of(0x7fffffff);
+        fill_row(&b, row, &s);
+        float *x = b.x + row * 64;
+        for (uint32_t c = 0; c < 64; c++)
+            if (!isfinite(x[c]) && row / count % 2)
+                x[c] = 0;
+            else if (row / count == 3 || c % 16 == row / count % 16)
+                x[c] = row / count % 4 < 2 ? 0.0f : -0.0f;
+    }
+    check_everywhere(&b);
+    arena_free(a);
+}
+
+/* d so small that fl(1/d) is infinite: by the letter a zero becomes 0 * inf, a NaN, and
+ * with it code 7; any other value saturates. */
+TEST(a_reciprocal_that_is_infinite)
+{
+    struct arena *a = arena_new();
+    struct blocks b = blocks_new(a, 128, 64);
+    for (uint32_t row = 0; row < b.rows; row++) {
+        b.global[row] = 0x1p-149f * (float)(1 + row % 8); /* d = 2^-149 .. 2^-137 */
         for (uint32_t c = 0; c < 64; c++) {
-            uint32_t bits = (uint32_t)next_random(&s);
-            if (c / 16 == row % 4) /* one block of what this global scale is for */
-                b.x[row * 64 + c] = gaussian(&s) * 100 * b.global[row];
-            else if (c / 16 == (row + 1) % 4) /* subnormals and small numbers */
-                b.x[row * 64 + c] = float_of((bits & 0x803fffff) | bits % 3 << 22);
-            else if (c / 16 == (row + 2) % 4) /* up to 2^64 */
-                b.x[row * 64 + c] = ldexpf(gaussian(&s), (int)(bits % 80) - 18);
-            else
-                b.x[row * 64 + c] = canonical(float_of(bits));
+            float x = 0x1p-149f * (float)(1 + (row * 64 + c) % 48);
+            b.x[row * 64 + c] = c % 3 == 0 ? 0.0f : c % 3 == 1 ? -x : x;
+        }
+    }
+    struct expr *e = lower_trace(a, "return e.nvfp4(e.acc, { global = e.row 'g', "
+                                    "division = 'reciprocal' })");
+    struct lower_run r = {.target = "sm_100f",
+                          .chunk = 64,
+                          .e = e,
+                          .n = b.cols,
+                          .rows = b.rows,
+                          .m = b.rows,
+                          .alpha = 1,
+                          .acc = b.x,
+                          .vectors = {b.global}};
+    lower_run_check(a, &r); /* with expr_eval() too */
+    uint32_t codes[64];
+    uint8_t scales[64];
+    for (uint32_t row = 0; row < b.rows; row++) {
+        lower_codes(&r, 0, row, codes, scales);
+        for (int c = 0; c < 64; c++) {
+            CHECK(scales[c / 16] > 0);
+            CHECK_EQ(codes[c], c % 3 == 1 ? 15 : 7);
         }
     }
     check_everywhere(&b);

@@ -255,22 +255,27 @@ static Value cut(struct emit *em, const struct blocks *s, Value x, Value d)
 }
 
 /* Brings d and x of every block to where the quotient is exact; what underflows is far
- * below 1/4. */
+ * below 1/4.  x takes over a sign of d, that of a negative global scale.  d that is 0,
+ * infinite or NaN becomes 1, and x what x / d is: x times infinity, 0 or NaN. */
 static void scale_to_safety(struct emit *em, const struct blocks *s, Value *d, Value *x)
 {
     for (int b = 0; b < s->count; b++) {
+        Value sign_of = d[b], size = emit_call1(em, "llvm.fabs", d[b]);
         Value is_small =
-            LLVMBuildFCmp(em->at, LLVMRealOLT, d[b], emit_f32(em, 0x1p-64f), "");
+            LLVMBuildFCmp(em->at, LLVMRealOLT, size, emit_f32(em, 0x1p-64f), "");
         Value is_large =
-            LLVMBuildFCmp(em->at, LLVMRealOGT, d[b], emit_f32(em, 0x1p64f), "");
-        Value is_infinite =
-            LLVMBuildFCmp(em->at, LLVMRealOEQ, d[b], emit_f32(em, INFINITY), "");
+            LLVMBuildFCmp(em->at, LLVMRealOGT, size, emit_f32(em, 0x1p64f), "");
+        Value is_some = LLVMBuildAnd(
+            em->at, LLVMBuildFCmp(em->at, LLVMRealOGT, size, emit_f32(em, 0), ""),
+            LLVMBuildFCmp(em->at, LLVMRealOLT, size, emit_f32(em, INFINITY), ""), "");
         Value factor = LLVMBuildSelect(em->at, is_large, emit_f32(em, 0x1p-80f),
                                        emit_f32(em, 1), "");
         factor = LLVMBuildSelect(em->at, is_small, emit_f32(em, 0x1p80f), factor, "");
-        factor = LLVMBuildSelect(em->at, is_infinite, emit_f32(em, 0), factor, "");
-        Value scaled = LLVMBuildFMul(em->at, d[b], factor, "");
-        d[b] = LLVMBuildSelect(em->at, is_infinite, emit_f32(em, 1), scaled, "");
+        Value inverse = emit_call1(em, "llvm.nvvm.rcp.approx.ftz.f", size);
+        factor = LLVMBuildSelect(em->at, is_some, factor, inverse, "");
+        Value scaled = LLVMBuildFMul(em->at, size, factor, "");
+        d[b] = LLVMBuildSelect(em->at, is_some, scaled, emit_f32(em, 1), "");
+        factor = emit_call2(em, "llvm.copysign", factor, sign_of);
         for (int i = b * s->block; i < (b + 1) * s->block; i++)
             x[i] = cut(em, s, LLVMBuildFMul(em->at, x[i], factor, ""), d[b]);
     }
