@@ -1,7 +1,7 @@
 /* image.h - PTX and all that a launch needs; a struct, no functions.
  *
  * The manifest is a block of comment lines in the PTX, "// key: value", between
- * "// fp4gen-manifest 2" and "// end-manifest", and the same bytes without "// " in
+ * "// fp4gen-manifest 3" and "// end-manifest", and the same bytes without "// " in
  * the module constant fp4gen_manifest.  gen/manifest.c writes it, runtime/manifest.c
  * reads it from the text.  docs/manifest.md lists the keys. */
 #ifndef FP4GEN_IMAGE_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define IMAGE_MANIFEST_VERSION 2
+#define IMAGE_MANIFEST_VERSION 3
 #define IMAGE_MAX_TENSORS 16
 #define IMAGE_MAX_PARAMS 64
 #define IMAGE_MAX_OUTPUTS 4
@@ -101,6 +101,7 @@ struct image_arg {
     enum image_arg_kind kind;
     char type[8]; /* f32 s32 u32 bf16 f16 */
     uint32_t cols_shift;
+    int is_scale; /* what values are divided by: finite and above 0 */
     int has_default;
     uint32_t default_bits;
 };
@@ -126,6 +127,9 @@ struct image {
     int output_count;
     struct image_arg args[IMAGE_MAX_ARGS];
     int arg_count;
+    /* Of the epilogue, as gen/expr_text.c has it; borrowed.  The reader leaves it NULL:
+     * manifest_expr() takes it out of the text. */
+    const char *expr;
     /* Of other ops than gemm. */
     char x_type[8];      /* bf16 f16 f32; scales: "" */
     char x_form[16];     /* plain halves interleaved; scales: "" */

@@ -30,7 +30,7 @@ struct check_kernel {
     const char *name;
     uint32_t tile[3], stages, warps, n_multiple;
     bool is_gemm;
-    bool has_reference; /* false: PTX whose epilogue nobody here knows */
+    bool has_reference; /* false: PTX without the expression of its epilogue */
 };
 /* False after messages. */
 bool check_read_kernel(struct arena *a, const struct run_options *run,

@@ -94,6 +94,7 @@ struct expr_input {
     enum expr_columns columns;
     bool has_default; /* scalars */
     uint32_t default_bits;
+    bool is_scale; /* what values are divided by: finite and above 0 */
     int line;
 };
 
@@ -191,6 +192,9 @@ const struct expr_node *expr_named(struct expr *e, const struct expr_node *x,
  * (global_ok, row_hash, row_ok).  `seed`: of STOCHASTIC, else NULL.  False: a fault. */
 bool expr_add_output(struct expr *e, const struct expr_output *o,
                      const struct expr_node *seed);
+/* `scale` is what the values of an output `what` are divided by: a constant or a
+ * default that is no finite number above 0 is refused, and an input remembers it. */
+bool expr_use_scale(struct expr *e, const struct expr_node *scale, const char *what);
 /* Outputs of format D become `f`: F32, BF16, F16, E4M3 or E5M2.  False: a fault. */
 bool expr_resolve_d(struct expr *e, enum expr_format f);
 /* Is every input used, alpha too?  Else a fault, and *line is where. */

@@ -4,6 +4,29 @@
 
 #include <string.h>
 
+static bool is_scale(uint32_t bits)
+{
+    return bits != 0 && bits < 0x7f800000u; /* not 0, infinite, NaN, negative */
+}
+
+bool expr_use_scale(struct expr *e, const struct expr_node *scale, const char *what)
+{
+    struct expr_input *in = NULL;
+    if (scale && scale->op == EXPR_INPUT)
+        in = &e->inputs[scale->imm];
+    if (scale && scale->op == EXPR_CONST && scale->type == EXPR_F32 &&
+        !is_scale(scale->imm))
+        return expr_refuse(e, "%s: the scale must be a finite number above 0", what);
+    if (in && in->type == EXPR_F32 && in->has_default && !is_scale(in->default_bits))
+        return expr_refuse(e,
+                           "%s: the default of '%s', a scale, must be a finite "
+                           "number above 0",
+                           what, in->name);
+    if (in)
+        in->is_scale = true;
+    return true;
+}
+
 static const struct expr_node *both(struct expr *e, const struct expr_node *a,
                                     const struct expr_node *b)
 {

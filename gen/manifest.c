@@ -106,9 +106,17 @@ static void put_arg(struct buf *out, const struct image_arg *a)
     buf_printf(out, "arg: %s kind=%s type=%s", a->name, kinds[a->kind], a->type);
     if (a->kind == ARG_COL || a->kind == ARG_AUX)
         buf_printf(out, " cols=%s", columns(a->cols_shift));
+    if (a->is_scale)
+        buf_puts(out, " use=scale");
     if (a->has_default)
         buf_printf(out, " default=0x%08x", a->default_bits);
     buf_puts(out, "\n");
+}
+
+static void put_expr(struct buf *out, const char *text)
+{
+    for (; *text; text += strcspn(text, "\n") + 1)
+        buf_printf(out, "expr: %.*s\n", (int)strcspn(text, "\n"), text);
 }
 
 static void put_gemm_keys(const struct image *i, struct buf *out)
@@ -123,6 +131,8 @@ static void put_gemm_keys(const struct image *i, struct buf *out)
         put_output(out, &i->outputs[k]);
     for (int k = 0; k < i->arg_count; k++)
         put_arg(out, &i->args[k]);
+    if (i->expr)
+        put_expr(out, i->expr);
     for (int t = 0; t < i->tensor_count; t++)
         put_tensor(out, &i->tensors[t]);
 }
@@ -208,4 +218,21 @@ void manifest_constant(const struct image *i, struct buf *out)
         buf_add(out, at, (size_t)(end - at));
     }
     buf_puts(out, "};\n");
+}
+
+const char *manifest_expr(struct arena *a, const char *ptx)
+{
+    static const char begin[] = "// expr: ", end[] = "// end-manifest";
+    struct buf text;
+    buf_init(&text, a);
+    for (const char *line = ptx; line && strncmp(line, end, sizeof end - 1) != 0;) {
+        const char *next = strchr(line, '\n');
+        if (next && strncmp(line, begin, sizeof begin - 1) == 0) {
+            line += sizeof begin - 1;
+            buf_add(&text, line, strcspn(line, "\r\n"));
+            buf_puts(&text, "\n");
+        }
+        line = next ? next + 1 : NULL;
+    }
+    return text.bytes ? text.data : NULL;
 }

@@ -16,7 +16,11 @@ enum {
     L2_256B = 3,
 };
 
-enum { SF_BLOCK_BYTES = 512 /* 128 rows x 4 scales */, WARP_ROWS = 32 };
+enum {
+    SF_BLOCK_BYTES = 512, /* 128 rows x 4 scales */
+    WARP_ROWS = 32,
+    MOST_EXPR_BYTES = 32768, /* half of what constants have */
+};
 
 static struct image_size size_of(uint64_t factor, enum image_symbol symbol)
 {
@@ -116,6 +120,7 @@ static void add_arg(struct image *i, const struct expr_input *in)
     snprintf(arg->type, sizeof arg->type, "%s", expr_type_name(in->type));
     arg->kind = kinds[in->kind];
     arg->cols_shift = in->columns == EXPR_PAIRS;
+    arg->is_scale = in->is_scale;
     arg->has_default = in->has_default;
     arg->default_bits = in->default_bits;
 }
@@ -131,6 +136,15 @@ static void add_arg_params(struct image *i, const struct expr *e)
         if (e->inputs[k].kind == EXPR_AUX)
             add_param(i, PARAM_U64, "arg_%s_ld", name);
     }
+}
+
+/* NULL: it is too long for the manifest. */
+static const char *expr_text(const struct expr *e)
+{
+    struct buf text;
+    buf_init(&text, e->arena);
+    expr_write(e, &text);
+    return text.bytes <= MOST_EXPR_BYTES ? text.data : NULL;
 }
 
 void plan_image(const struct plan *p, struct image *out)
@@ -157,6 +171,8 @@ void plan_image(const struct plan *p, struct image *out)
         add_output(out, &p->outputs[k]);
     for (int k = 0; c->expr && k < c->expr->input_count; k++)
         add_arg(out, &c->expr->inputs[k]);
+    if (c->expr)
+        out->expr = expr_text(c->expr);
 
     struct image_tensor *t = out->tensors;
     /* Bytes, not 4-bit elements: the copy engine then fills the end of a row with zeros

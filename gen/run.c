@@ -9,6 +9,7 @@
 
 #include "gen/run_check.h"
 #include "gen/run_epilogue.h"
+#include "gen/run_expr.h"
 #include "gen/run_quantize.h"
 #include "gen/run_state.h"
 #include "gen/verbs.h"
@@ -59,8 +60,11 @@ static bool read_kernel(struct run *r)
         }
     }
     fp4gen_error e = {0};
-    return manifest_read(&r->image, r->ptx, r->ptx_bytes, &e) == FP4GEN_OK ||
-           run_print_error(r, &e);
+    if (manifest_read(&r->image, r->ptx, r->ptx_bytes, &e))
+        return run_print_error(r, &e);
+    r->expr =
+        r->job ? r->job->config->expr : run_expr_read(r->arena, &r->image, r->ptx);
+    return true;
 }
 
 /* Values that quantise to something that is not their neighbour are told. */
@@ -178,7 +182,7 @@ static bool choose_globals(struct run *r)
 {
     const fp4gen_gemm *g = &r->gemm;
     const uint32_t rows = g->m < 4 ? g->m : 4, cols = g->n < 512 ? g->n : 512;
-    if (!r->job || !r->job->config->expr || rows == 0 || cols == 0)
+    if (!r->expr || rows == 0 || cols == 0)
         return true;
     struct ref_dot *dots = malloc((size_t)rows * cols * sizeof *dots);
     float *acc = malloc((size_t)rows * cols * sizeof *acc);
@@ -186,18 +190,25 @@ static bool choose_globals(struct run *r)
     bool ok = dots && acc && ref_gemm(&ref, 0, rows, 0, cols, dots);
     for (size_t i = 0; ok && i < (size_t)rows * cols; i++)
         acc[i] = (float)dots[i].value;
-    const struct epilogue_run run = {.e = r->job->config->expr,
+    const struct epilogue_run run = {.e = r->expr,
                                      .image = &r->image,
                                      .args = r->args,
                                      .m = rows,
                                      .n = cols,
                                      .acc = acc,
                                      .alpha = r->alpha};
-    if (ok)
+    float global = 1;
+    int bad = -1;
+    if (ok) {
         epilogue_choose_globals(&run, r->args);
+        bad = epilogue_bad_global(&run, &global);
+    }
     free(dots);
     free(acc);
-    return ok || run_no_memory(r, "the arguments");
+    if (bad >= 0)
+        diag_add(r->diags, DIAG_RUN_SCALE, loc_none(), r->image.outputs[bad].name,
+                 isnan(global) ? NAN : (double)global); /* without its sign */
+    return ok ? bad < 0 : run_no_memory(r, "the arguments");
 }
 
 static bool make_operands(struct run *r)
@@ -429,6 +440,19 @@ static bool refuse_unused(struct run *r)
     return ok;
 }
 
+/* Values are compared with what the expression gives; without one there is no need to
+ * run. */
+static bool can_check(const struct run *r)
+{
+    const bool is_trusted = r->o->watch && r->o->watch->is_trusted;
+    if (r->expr || !r->o->check || is_trusted ||
+        strcmp(r->image.epilogue, "identity") == 0)
+        return true;
+    diag_add(r->diags, DIAG_RUN_CHECK_PTX, (struct loc){.file = r->o->ptx_path},
+             r->image.epilogue);
+    return false;
+}
+
 static int run(struct run *r)
 {
     if (!read_matrices(r))
@@ -442,7 +466,7 @@ static int run(struct run *r)
                             r->err);
     if (!refuse_unused(r) || !choose_sizes(r))
         return MISUSED;
-    if (!open_device(r))
+    if (!can_check(r) || !open_device(r))
         return FAILED;
     const fp4gen_gemm *g = &r->gemm;
     const bool empty = g->m == 0 || g->n == 0;

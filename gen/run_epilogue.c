@@ -38,13 +38,23 @@ static const uint32_t *columns_of(struct row *w, const struct run_arg *arg)
     return values;
 }
 
+/* Input k of the expression.  Names, since an expression out of a PTX has its inputs in
+ * another order than the manifest. */
+static int arg_of(const struct epilogue_run *r, uint32_t k)
+{
+    int i = 0;
+    while (strcmp(r->image->args[i].name, r->e->inputs[k].name) != 0)
+        i++;
+    return i;
+}
+
 static void fill_input(struct row *w)
 {
     const struct epilogue_run *r = w->r;
     float *acc = ARENA_ARRAY(w->arena, float, padded_cols(r));
     memcpy(acc, r->acc + w->row * r->n, r->n * sizeof *acc);
-    for (int k = 0; k < r->image->arg_count; k++) {
-        const struct run_arg *arg = &r->args[k];
+    for (int k = 0; k < r->e->input_count; k++) {
+        const struct run_arg *arg = &r->args[arg_of(r, (uint32_t)k)];
         switch (arg->about->kind) {
         case ARG_SCALAR:
             w->args[k].value = arg->bits;
@@ -80,20 +90,20 @@ static const float *node_values(struct row *w, const struct expr_node *n)
 
 /* ---- comparing */
 
-static void note(struct epilogue_compared *c, const struct row *w, int output,
-                 bool is_scale, size_t col, uint32_t got, uint32_t want,
-                 bool by_reference)
+/* `reference`: what the reference's quantiser gives, or `want` again. */
+static void note(struct epilogue_compared *c, size_t row, int output, bool is_scale,
+                 size_t col, uint32_t got, uint32_t want, uint32_t reference)
 {
-    c->elements += !by_reference;
-    if (got == want || c->wrong++)
+    c->elements++;
+    if ((got == want && got == reference) || c->wrong++)
         return;
     c->output = output;
     c->is_scale = is_scale;
-    c->by_reference = by_reference;
-    c->row = w->row;
+    c->by_reference = got == want;
+    c->row = row;
     c->col = col;
     c->got = got;
-    c->want = want;
+    c->want = got == want ? reference : want;
 }
 
 static bool is_nan32(uint32_t bits)
@@ -137,7 +147,8 @@ static void quantize(const struct expr_output *o, const float *x, float global,
     }
 }
 
-static void compare_reference(struct epilogue_compared *c, struct row *w, int k)
+/* By the reference, from the values that the expression gives. */
+static void quantize_row(struct row *w, int k, uint8_t *codes, uint8_t *scales)
 {
     const struct expr_output *o = &w->r->e->outputs[k];
     const struct run_output *out = &w->r->outs[k];
@@ -146,14 +157,9 @@ static void compare_reference(struct epilogue_compared *c, struct row *w, int k)
     const float *global = o->global ? node_values(w, o->global) : NULL;
     for (size_t b = 0; b < scale_count(out); b++) {
         float x[32] = {0};
-        uint8_t codes[32], scale;
         size_t count = cols - b * block < block ? cols - b * block : block;
         memcpy(x, values + b * block, count * sizeof *x);
-        quantize(o, x, global ? global[0] : 1, codes, &scale);
-        note(c, w, k, true, b, scale_at(out, w->row, b), scale, true);
-        for (size_t i = 0; i < count; i++)
-            note(c, w, k, false, b * block + i,
-                 run_output_code(out, w->row, b * block + i), codes[i], true);
+        quantize(o, x, global ? global[0] : 1, codes + b * block, &scales[b]);
     }
 }
 
@@ -161,16 +167,23 @@ static void compare_output(struct epilogue_compared *c, struct row *w, int k)
 {
     const struct expr_output *o = &w->r->e->outputs[k];
     const struct run_output *out = &w->r->outs[k];
+    const struct expr_values *v = &w->want[k];
+    uint8_t *codes = NULL, *scales = NULL;
+    if (has_reference(o)) {
+        scales = ARENA_ARRAY(w->arena, uint8_t, scale_count(out));
+        codes =
+            ARENA_ARRAY(w->arena, uint8_t, scale_count(out) * out->about->scale_block);
+        quantize_row(w, k, codes, scales);
+    }
     for (size_t col = 0; col < out->d.n; col++) {
-        uint32_t got = run_output_code(out, w->row, col), want = w->want[k].codes[col];
+        uint32_t got = run_output_code(out, w->row, col), want = v->codes[col];
         if (o->format == EXPR_OUT_F32 && is_nan32(got) && is_nan32(want))
             got = want;
-        note(c, w, k, false, col, got, want, false);
+        note(c, w->row, k, false, col, got, want, codes ? codes[col] : want);
     }
     for (size_t b = 0; out->scales && b < scale_count(out); b++)
-        note(c, w, k, true, b, scale_at(out, w->row, b), w->want[k].scales[b], false);
-    if (has_reference(o))
-        compare_reference(c, w, k);
+        note(c, w->row, k, true, b, scale_at(out, w->row, b), v->scales[b],
+             scales ? scales[b] : v->scales[b]);
 }
 
 static void compare_row(struct epilogue_compared *c, struct row *w, float *amax)
@@ -192,25 +205,23 @@ static void compare_padding(struct epilogue_compared *c, const struct epilogue_r
     const struct run_output *o = &r->outs[k];
     const size_t padded = (scale_count(o) + 3) / 4 * 4;
     const size_t rows = ((size_t)r->m + 127) / 128 * 128;
-    for (size_t row = 0; row < rows; row++) {
-        struct row w = {.row = row};
+    for (size_t row = 0; row < rows; row++)
         for (size_t b = row < r->m ? scale_count(o) : 0; b < padded; b++)
-            note(c, &w, k, true, b, scale_at(o, row, b), 0, false);
-    }
+            note(c, row, k, true, b, scale_at(o, row, b), 0, 0);
     for (size_t i = 0; i < GUARD_BYTES; i++) {
-        struct row w = {.row = rows + i};
-        note(c, &w, k, true, 0, o->scales[i], GUARD_BYTE, false);
-        note(c, &w, k, true, 0, o->scales[o->scales_count - 1 - i], GUARD_BYTE, false);
+        const uint8_t before = o->scales[i],
+                      behind = o->scales[o->scales_count - 1 - i];
+        note(c, rows + i, k, true, 0, before, GUARD_BYTE, GUARD_BYTE);
+        note(c, rows + i, k, true, 0, behind, GUARD_BYTE, GUARD_BYTE);
     }
 }
 
 static void compare_amax(struct epilogue_compared *c, const struct epilogue_run *r,
                          int k, float amax)
 {
-    struct row w = {.row = 0};
     uint32_t want, got = run_output_code(&r->outs[k], 0, 0);
     memcpy(&want, &amax, sizeof want);
-    note(c, &w, k, false, 0, got, want, false);
+    note(c, 0, k, false, 0, got, want, want);
 }
 
 bool epilogue_compare(const struct epilogue_run *r, size_t first, size_t step,
@@ -267,13 +278,33 @@ void epilogue_choose_globals(const struct epilogue_run *r, struct run_arg *args)
 {
     for (int k = 0; k < r->e->output_count; k++) {
         const struct expr_output *o = &r->e->outputs[k];
-        const struct expr_node *global = o->global;
-        if (!global || global->op != EXPR_INPUT)
+        if (!o->global || o->global->op != EXPR_INPUT)
             continue;
-        struct run_arg *arg = &args[global->imm];
-        if (arg->about->kind != ARG_SCALAR || arg->about->has_default || arg->is_set)
+        struct run_arg *arg = &args[arg_of(r, o->global->imm)];
+        if (arg->about->has_default || arg->is_set)
             continue;
         float most = nvfp4_global_scale(largest(r, o->value));
-        memcpy(&arg->bits, &most, sizeof most);
+        if (arg->data && strcmp(arg->about->type, "f32") == 0)
+            run_arg_multiply(arg, most);
+        else if (!arg->data)
+            memcpy(&arg->bits, &most, sizeof most);
+        arg->is_set = true; /* of two outputs the first counts */
     }
+}
+
+int epilogue_bad_global(const struct epilogue_run *r, float *value)
+{
+    int found = -1;
+    for (int k = 0; found < 0 && k < r->e->output_count; k++) {
+        const struct expr_node *global = r->e->outputs[k].global;
+        if (!global || global->shape != EXPR_SHAPE_UNIFORM)
+            continue;
+        struct arena *scratch = arena_new();
+        struct row w = {.arena = scratch, .r = r};
+        fill_input(&w);
+        *value = node_values(&w, global)[0];
+        found = *value > 0 && isfinite(*value) ? -1 : k;
+        arena_free(scratch);
+    }
+    return found;
 }

@@ -20,7 +20,7 @@ struct epilogue_run {
 };
 
 struct epilogue_compared {
-    uint64_t elements, wrong; /* elements and scales */
+    uint64_t elements, wrong; /* elements and scales, each counted once */
     int output;               /* of the first one that is wrong */
     bool is_scale;
     bool by_reference; /* the quantiser of tests/ref.h says so, not the expression */
@@ -32,9 +32,12 @@ struct epilogue_compared {
  * as well.  False: no memory. */
 bool epilogue_compare(const struct epilogue_run *r, size_t first, size_t step,
                       struct epilogue_compared *out);
-/* The global scales of NVFP4 outputs that are scalar parameters and were not set: such
- * that the first rows fill the range.  `args` are those of r. */
+/* The global scales of NVFP4 outputs that are parameters, or vectors of them, and were
+ * not set: such that the first rows fill the range.  `args` are those of r. */
 void epilogue_choose_globals(const struct epilogue_run *r, struct run_arg *args);
+/* The first output whose global scale is one value for all rows, but not a finite one
+ * above 0; -1: there is none. */
+int epilogue_bad_global(const struct epilogue_run *r, float *value);
 /* Does it compute with approximations, whose last bits differ between machines? */
 bool epilogue_is_approximate(const struct expr *e);
 

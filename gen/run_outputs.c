@@ -26,15 +26,25 @@ static bool is_integer(const struct image_arg *a)
     return strcmp(a->type, "s32") == 0 || strcmp(a->type, "u32") == 0;
 }
 
-/* The bits of a random element, in its own type. */
-static uint32_t random_bits(const struct image_arg *a, uint64_t word)
+static uint32_t bits_of(const struct image_arg *a, float x)
 {
-    float x = (float)(word >> 40) * 0x1p-22f - 2;
-    if (is_integer(a))
-        return (uint32_t)(word >> 56);
     if (elem_bytes(a) == 4)
         return float_bits(x);
     return strcmp(a->type, "bf16") == 0 ? bf16_encode(x) : f16_encode(x);
+}
+
+static float positive(uint64_t word)
+{
+    return 0.5f + 1.5f * (float)(word >> 40) * 0x1p-24f;
+}
+
+/* The bits of a random element, in its own type. */
+static uint32_t random_bits(const struct image_arg *a, uint64_t word)
+{
+    if (is_integer(a))
+        return (uint32_t)(word >> 56);
+    float x = (float)(word >> 40) * 0x1p-22f - 2;
+    return bits_of(a, a->is_scale ? positive(word) : x);
 }
 
 static void fill_arg(struct run_arg *arg, uint64_t seed, unsigned stream)
@@ -53,11 +63,10 @@ static bool make_arg(struct run_arg *arg, uint32_t m, uint32_t n, uint64_t seed,
 {
     const struct image_arg *about = arg->about;
     if (about->kind == ARG_SCALAR) {
-        float x = 0.5f + 1.5f * (float)(random_word(seed, stream, 0) >> 40) * 0x1p-24f;
-        arg->bits = about->has_default ? about->default_bits
-                    : is_integer(about)
-                        ? random_bits(about, random_word(seed, stream, 0))
-                        : float_bits(x);
+        const uint64_t word = random_word(seed, stream, 0);
+        arg->bits = about->has_default  ? about->default_bits
+                    : is_integer(about) ? random_bits(about, word)
+                                        : float_bits(positive(word));
         return true;
     }
     arg->rows = about->kind == ARG_AUX ? m : 1;
@@ -80,8 +89,13 @@ static bool set_scalar(struct run_arg *arg, double value, struct diags *d)
     const double high = low < 0 ? INT32_MAX : UINT32_MAX;
     arg->is_set = true;
     if (!is_integer(about)) {
-        arg->bits = float_bits((float)value);
-        return true;
+        const float x = (float)value;
+        arg->bits = float_bits(x);
+        if (!about->is_scale || (x > 0 && isfinite(x)))
+            return true;
+        diag_add(d, DIAG_ARG_SCALE, loc_none(), about->name,
+                 isnan(x) ? NAN : (double)x);
+        return false;
     }
     if (value >= low && value <= high && value == floor(value)) {
         arg->bits = low < 0 ? (uint32_t)(int32_t)value : (uint32_t)value;
@@ -153,6 +167,19 @@ uint32_t run_arg_element(const struct run_arg *arg, size_t row, size_t col)
     bool is_bf16 = strcmp(arg->about->type, "bf16") == 0;
     return float_bits(is_bf16 ? bf16_decode((uint16_t)bits)
                               : f16_decode((uint16_t)bits));
+}
+
+void run_arg_multiply(struct run_arg *arg, float by)
+{
+    const size_t elem = elem_bytes(arg->about);
+    for (size_t row = 0; row < arg->rows; row++)
+        for (size_t col = 0; col < arg->cols; col++) {
+            uint32_t bits = run_arg_element(arg, row, col);
+            float x;
+            memcpy(&x, &bits, sizeof x);
+            bits = bits_of(arg->about, x * by);
+            memcpy(arg->data + row * arg->ld_bytes + col * elem, &bits, elem);
+        }
 }
 
 /* ---- outputs */

@@ -13,7 +13,7 @@
 struct run_arg {
     const struct image_arg *about;
     uint32_t bits; /* of a scalar */
-    bool is_set;   /* by --arg */
+    bool is_set;   /* by --arg, or chosen for its output */
     size_t rows, cols, ld_bytes;
     uint8_t *data; /* rows x ld_bytes; NULL: a scalar */
     uint64_t address;
@@ -34,8 +34,8 @@ struct run_setting { /* --arg name=value */
     double value;
 };
 
-/* Values from -2 to 2, s32 and u32 from 0 to 255; scalars without a default 0.5 to 2,
- * if they are not set.  False: no memory, or after a report. */
+/* Values from -2 to 2, s32 and u32 from 0 to 255; scales, and scalars without a default
+ * if they are not set, 0.5 to 2.  False: no memory, or after a report. */
 bool run_args_make(struct run_arg *args, const struct image *i, uint32_t m, uint32_t n,
                    uint64_t seed, const struct run_setting *set, int set_count,
                    struct diags *d);
@@ -44,6 +44,8 @@ void run_args_free(struct run_arg *args, const struct image *i);
 double run_arg_value(const struct run_arg *arg);
 /* The element's bits: f32 of a narrow one. */
 uint32_t run_arg_element(const struct run_arg *arg, size_t row, size_t col);
+/* All elements of a vector or tile of floats. */
+void run_arg_multiply(struct run_arg *arg, float by);
 
 /* `ldd`: row stride of the first one, 0: the smallest.  False: no memory. */
 bool run_outputs_make(struct run_output *outs, const struct image *i, uint32_t m,

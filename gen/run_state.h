@@ -17,7 +17,8 @@ struct run {
     FILE *out, *err;
     struct arena *arena;
     struct diags *diags;
-    struct job *job; /* NULL when the kernel comes from a file */
+    struct job *job;         /* NULL when the kernel comes from a file */
+    const struct expr *expr; /* of the epilogue; NULL: identity, or unknown */
     const char *ptx;
     size_t ptx_bytes;
     struct image image;

@@ -155,6 +155,7 @@ static const struct expr_node *unscaled(lua_State *L, struct tracer *t,
             luaL_error(L, "%s: division without a scale", what);
         return x;
     }
+    expr_use_scale(t->e, scale, what);
     if (!division)
         return expr_op2(t->e, EXPR_DIV, x, scale);
     const struct expr_node *inverse =
@@ -226,9 +227,7 @@ static int call_scaled(lua_State *L)
     if (f == EXPR_OUT_NVFP4 && !o.global)
         luaL_error(L,
                    "nvfp4 needs its global scale: { global = e.param \"d_global\" }");
-    if (o.global && o.global->op == EXPR_CONST &&
-        (o.global->imm == 0 || o.global->imm >= 0x7f800000)) /* 0, inf, NaN, negative */
-        luaL_error(L, "nvfp4: the global scale must be a finite number above 0");
+    expr_use_scale(t->e, o.global, what);
     const struct expr_node *seed = value_option(L, t, "seed", EXPR_U32);
     bool is_random = o.rounding == EXPR_STOCHASTIC;
     if (is_random != (seed != NULL))

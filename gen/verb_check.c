@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "gen/run_expr.h"
 #include "gen/seen.h"
 #include "gen/verbs.h"
 #include "runtime/fp4gen.h"
@@ -36,7 +37,8 @@ static double now_s(void)
 
 /* ---- the kernel and its problems */
 
-static bool fill_kernel(struct arena *a, const struct image *i, bool is_ptx,
+/* `ptx`: what it was read from, NULL where it was generated. */
+static bool fill_kernel(struct arena *a, const struct image *i, const char *ptx,
                         struct check_kernel *k)
 {
     *k = (struct check_kernel){.name = arena_strdup(a, i->kernel),
@@ -44,8 +46,9 @@ static bool fill_kernel(struct arena *a, const struct image *i, bool is_ptx,
                                .warps = (i->threads + WARP_THREADS - 1) / WARP_THREADS,
                                .n_multiple = i->n_multiple ? i->n_multiple : 1,
                                .is_gemm = !i->op[0],
-                               .has_reference = !is_ptx || i->op[0] ||
-                                                strcmp(i->epilogue, "identity") == 0};
+                               .has_reference = !ptx || i->op[0] ||
+                                                strcmp(i->epilogue, "identity") == 0 ||
+                                                run_expr_read(a, i, ptx)};
     memcpy(k->tile, i->tile, sizeof k->tile);
     return true;
 }
@@ -56,7 +59,7 @@ static bool read_image(struct arena *a, const char *ptx, size_t bytes, const cha
     fp4gen_error e = {0};
     struct image image;
     if (manifest_read(&image, ptx, bytes, &e) == FP4GEN_OK)
-        return fill_kernel(a, &image, true, k);
+        return fill_kernel(a, &image, ptx, k);
     fprintf(err, "%s%serror: %s [%s]\n", path ? path : "", path ? ": " : "", e.text,
             e.code);
     return false;
@@ -69,7 +72,7 @@ bool check_read_kernel(struct arena *a, const struct run_options *run,
         struct job *job = job_run(&run->job);
         bool ok = job->diags->count == 0;
         if (ok)
-            ok = fill_kernel(a, &job->image, false, k);
+            ok = fill_kernel(a, &job->image, NULL, k);
         else
             print_diags(job->diags, err);
         job_free(job);
@@ -294,10 +297,9 @@ static void tell_verdict(const struct trials *t, const struct check_kernel *k,
     fprintf(out, "; %.1f s\n", seconds);
     if (!k->has_reference)
         fputs(
-            "values were compared with those of the first run alone: the PTX does not "
-            "hold the expression\nof its epilogue; give its config to compare them "
-            "with "
-            "a reference\n",
+            "values were compared with those of the first run alone: the PTX holds no "
+            "expression of its\nepilogue that can be evaluated; give its config to "
+            "compare them with a reference\n",
             out);
 }
 

@@ -182,7 +182,7 @@ bool read_arg(struct reader *r)
     static const char *const types[] = {"f32", "s32", "u32", "bf16", "f16"};
     static const char form[] =
         "NAME kind=scalar|col|row|aux type=T, then cols=n|n/2 of "
-        "col and aux, default=0x... of a scalar";
+        "col and aux, use=scale, default=0x... of a scalar";
     if (r->out->arg_count == IMAGE_MAX_ARGS)
         return bad_value(r, r->value, "16 arguments at most");
     struct image_arg *arg = &r->out->args[r->out->arg_count];
@@ -203,6 +203,11 @@ bool read_arg(struct reader *r)
     if (has_cols && (!span_take_field(&rest, "cols", &field) ||
                      !read_columns(field, &arg->cols_shift)))
         return bad_value(r, r->value, form);
+    struct span behind = rest;
+    if (span_take_field(&behind, "use", &field) && span_is(field, "scale")) {
+        arg->is_scale = 1;
+        rest = behind;
+    }
     if (arg->kind == ARG_SCALAR && rest.chars) {
         arg->has_default = span_take_field(&rest, "default", &field) &&
                            read_bits(field, &arg->default_bits);

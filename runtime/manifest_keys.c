@@ -107,6 +107,15 @@ static bool read_n_multiple(struct reader *r)
            bad_value(r, r->value, "1 to 64");
 }
 
+/* For gen, which evaluates it; here it is only text. */
+static bool read_expr(struct reader *r)
+{
+    for (size_t i = 0; i < r->value.chars; i++)
+        if (r->value.at[i] < ' ' || r->value.at[i] > '~')
+            return bad_value(r, r->value, "printable ASCII");
+    return true;
+}
+
 /* ---- ops beside the GEMM: gen/quantize.h */
 
 enum { /* which keys an op has */
@@ -225,6 +234,7 @@ static const struct {
     {"n-multiple", read_n_multiple, GEMM, false, false},
     {"output", read_output, GEMM, true, false},
     {"arg", read_arg, GEMM, true, true},
+    {"expr", read_expr, GEMM, true, true},
     {"tensor", read_tensor, GEMM, true, false},
     {"x-type", read_x_type, TO_CODES | BACK, false, false},
     {"x-form", read_x_form, TO_CODES | BACK, false, false},

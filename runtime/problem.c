@@ -186,6 +186,9 @@ static fp4gen_status convert(const struct image_arg *arg, double value, uint32_t
     if (strcmp(arg->type, "f32") == 0) {
         float x = (float)value;
         memcpy(bits, &x, sizeof x);
+        if (arg->is_scale && !(x > 0 && isfinite(x)))
+            return fail(err, bad, ERROR(ARG_SCALE), arg->name,
+                        isnan(x) ? NAN : (double)x); /* without its sign */
         return FP4GEN_OK;
     }
     const bool is_signed = strcmp(arg->type, "s32") == 0;

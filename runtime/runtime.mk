@@ -20,7 +20,7 @@ $(FAKE_DRIVERS): tests/fake_libcuda.c tests/fake_libcuda.h
 	    -fPIC -shared -fvisibility=hidden -Wl,-soname,libcuda.so.1 -o $@ $<
 $(B)/tests/t_runtime $(B)/tests/t_problem $(B)/tests/t_run: | $(FAKE_DRIVERS)
 $(B)/tests/t_runtime $(B)/tests/t_problem: $(B)/tests/fake_driver.o
-$(B)/tests/t_runtime $(B)/tests/t_problem $(B)/tests/t_manifest $(B)/tests/t_run: $(B)/tests/kernel_text.o
+$(B)/tests/t_runtime $(B)/tests/t_problem $(B)/tests/t_manifest $(B)/tests/t_run $(B)/tests/t_run_expr: $(B)/tests/kernel_text.o
 
 $(B)/tests/t_h200: $(B)/tests/h200/tma_copy.o
 # The emulator is opened when the tests run.

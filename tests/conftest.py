@@ -1,6 +1,7 @@
 """What the Python tests share: where the build under test is, and how to call gen."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -19,6 +20,15 @@ def gen(*args, env=None, timeout=120):
                           stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout,
                           env=dict(os.environ, **(env or {})), check=False)
     return done.returncode, done.stdout, done.stderr
+
+
+def with_manifest(ptx):
+    """The text with its manifest's constant made anew from its comment."""
+    manifest = "".join(line[3:] for line in re.search(
+        r"(?ms)^// fp4gen-manifest \d+\n.*?^// end-manifest\n", ptx)[0].splitlines(True))
+    return re.sub(r"fp4gen_manifest\[\d+\] = \{[^}]*\}",
+                  f"fp4gen_manifest[{len(manifest)}] = "
+                  "{" + ",".join(str(b) for b in manifest.encode()) + "}", ptx)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ const char *const fuzz_name = "manifest";
 const struct fuzz_seed *fuzz_seeds(void)
 {
     static const char hand[] =
-        "// fp4gen-manifest 2\n// generator: fp4gen 0.1.0\n// config: c\n"
+        "// fp4gen-manifest 3\n// generator: fp4gen 0.1.0\n// config: c\n"
         "// tensor: a type=16u4_align8b dims=k,m strides=lda box=256,128 swizzle=128b "
         "l2=256b\n// param: a tensor-map\n// end-manifest\n";
     static struct fuzz_seed seeds[4] = {{hand, sizeof hand - 1}};

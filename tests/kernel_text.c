@@ -5,7 +5,7 @@
 #include <string.h>
 
 const char kernel_manifest[] =
-    "fp4gen-manifest 2\n"
+    "fp4gen-manifest 3\n"
     "generator: fp4gen 0.1.0\n"
     "config: nvfp4_gemm\n"
     "config-hash: 0123456789abcdef\n"
@@ -45,7 +45,7 @@ const char kernel_manifest[] =
     "end-manifest\n";
 
 const char kernel_epilogue[] =
-    "fp4gen-manifest 2\n"
+    "fp4gen-manifest 3\n"
     "generator: fp4gen 0.1.0\n"
     "config: nvfp4_gemm\n"
     "config-hash: 0123456789abcdef\n"
@@ -61,10 +61,12 @@ const char kernel_epilogue[] =
     "n-multiple: 16\n"
     "output: d format=nvfp4 cols=n/2 bits=4 scales=16\n"
     "output: amax format=amax cols=0 bits=0 scales=0\n"
-    "arg: d_global kind=scalar type=f32\n"
+    "arg: d_global kind=scalar type=f32 use=scale\n"
     "arg: shift kind=scalar type=s32 default=0xfffffffe\n"
     "arg: bias kind=col type=f32 cols=n/2\n"
     "arg: c kind=aux type=bf16 cols=n\n"
+    "expr: expr 1\n"
+    "expr: n unscaled f32 0\n"
     "tensor: a type=uint8 dims=k2,m strides=lda box=128,128 swizzle=128b l2=256b\n"
     "tensor: sfa type=uint16 dims=256,k64,m128 strides=512,512*k64 box=256,4,1 "
     "swizzle=none l2=128b\n"

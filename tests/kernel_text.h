@@ -4,7 +4,7 @@
 
 #include "core/base.h"
 
-/* Lines of a manifest, from "fp4gen-manifest 2" to "end-manifest". */
+/* Lines of a manifest, from "fp4gen-manifest 3" to "end-manifest". */
 extern const char kernel_manifest[];
 /* Of a kernel with two outputs and four arguments. */
 extern const char kernel_epilogue[];

@@ -381,15 +381,20 @@ TEST(extreme_factors)
     lab_close(lab);
 }
 
-/* Far from 1; and no number at all, where the padding of the scales must stay 0. */
+/* Far from 1; and none, where the padding of the scales must stay 0.  Times 1, since as
+ * it is the parameter would be refused. */
 TEST(odd_global_scales)
 {
-    static const double globals[] = {1e-45, 0x1p-60, 0x1p60, 1e38, INFINITY, NAN};
+    static const double globals[] = {1e-45, 0x1p-60, 0x1p60, 1e38,     0,   -0.0,
+                                     -1,    -1e-45,  -1e38,  INFINITY, NAN, -INFINITY};
     struct lab *lab = lab_open();
     const struct lab_problem *p = lab_problem(lab, 40, 80, 64);
-    struct job *j = lab_job(&(struct lab_kernel){.tile_n = 64, .epilogue = "nvfp4"});
+    struct job *j =
+        lab_job(&(struct lab_kernel){.tile_n = 64,
+                                     .epilogue = "function(e) return e.nvfp4(e.acc, { "
+                                                 "global = e.param 'g' * 1 }) end"});
     for (size_t i = 0; i < COUNT_OF(globals); i++) {
-        const struct run_setting set = {"d_global", globals[i]};
+        const struct run_setting set = {"g", globals[i]};
         struct lab_run *r = lab_run_with(lab, j, p, alpha, &set, 1);
         lab_check(r);
         lab_run_free(r);

@@ -107,6 +107,8 @@ TEST(epilogues_are_read)
     CHECK_EQ(m.arg_count, 4);
     CHECK_EQ(m.args[0].kind, ARG_SCALAR);
     CHECK_EQ(m.args[0].has_default, 0);
+    CHECK_EQ(m.args[0].is_scale, 1);
+    CHECK_EQ(m.args[1].is_scale, 0);
     CHECK_STR(m.args[1].type, "s32");
     CHECK_EQ(m.args[1].has_default, 1);
     CHECK_EQ(m.args[1].default_bits, 0xfffffffe);
@@ -151,7 +153,9 @@ TEST(wrong_outputs_and_arguments)
         {"type=f32 cols=n/2", "type=f32", "NAME kind="},
         {"0xfffffffe", "0xfffffff", "NAME kind="},
         {"0xfffffffe", "0xFFFFFFFE", "NAME kind="},
-        {"kind=scalar type=f32\n", "kind=scalar type=f32 x\n", "NAME kind="},
+        {"use=scale\n", "use=scale x\n", "NAME kind="},
+        {"use=scale", "use=scal", "NAME kind="},
+        {"expr: n", "expr: \x7f", "printable ASCII"},
         {"param: o1_ptr", "param: o1_ld", "o0_ld"},
         {"param: o1_ptr", "param: o2_ptr", "o0_ptr"},
         {"param: o0 tensor-map", "param: o1 tensor-map", "o0 of an output"},
@@ -187,7 +191,10 @@ static void check_read_back(const char *manifest)
 {
     struct arena *a = arena_new();
     struct image first, again;
-    CHECK_STR(read_text(kernel_text(a, manifest), &first).text, "");
+    const char *text = kernel_text(a, manifest);
+    CHECK_STR(read_text(text, &first).text, "");
+    CHECK(first.expr == NULL);
+    first.expr = manifest_expr(a, text);
     struct buf b;
     buf_init(&b, a);
     manifest_comment(&first, &b);
@@ -195,7 +202,10 @@ static void check_read_back(const char *manifest)
              ".version 8.8\n.target sm_100f\n.entry fp4gen_test_kernel() { ret; }\n");
     manifest_constant(&first, &b);
     CHECK_STR(read_text(b.data, &again).text, "");
-    first.ptx = again.ptx = NULL;
+    const char *expr = manifest_expr(a, b.data);
+    CHECK_STR(expr ? expr : "", first.expr ? first.expr : "");
+    CHECK((expr != NULL) == (manifest == kernel_epilogue));
+    first.ptx = again.ptx = first.expr = NULL;
     first.ptx_bytes = again.ptx_bytes = 0;
     CHECK(memcmp(&first, &again, sizeof first) == 0);
     arena_free(a);
@@ -225,7 +235,7 @@ TEST(not_ours)
     struct image m;
     static const char *const texts[] = {"", "\n", ".version 8.8\n.target sm_100f\n",
                                         "// fp4gen-manifesto 1\n",
-                                        "x // fp4gen-manifest 2\n"};
+                                        "x // fp4gen-manifest 3\n"};
     for (size_t i = 0; i < COUNT_OF(texts); i++)
         CHECK_STR(read_text(texts[i], &m).code, "kernel-not-ours");
     fp4gen_error err = {0};
@@ -265,10 +275,10 @@ TEST(truncated_anywhere)
 
 TEST(unknown_manifest_version)
 {
-    check_refused("fp4gen-manifest 2", "fp4gen-manifest 1", "manifest-version",
-                  "'1', this fp4gen reads version 2; generate the kernel again");
-    check_refused("fp4gen-manifest 2", "fp4gen-manifest 3", "manifest-version", "'3'");
-    check_refused("fp4gen-manifest 2", "fp4gen-manifest x", "manifest-version",
+    check_refused("fp4gen-manifest 3", "fp4gen-manifest 1", "manifest-version",
+                  "'1', this fp4gen reads version 3; generate the kernel again");
+    check_refused("fp4gen-manifest 3", "fp4gen-manifest 4", "manifest-version", "'4'");
+    check_refused("fp4gen-manifest 3", "fp4gen-manifest x", "manifest-version",
                   "line 2");
 }
 

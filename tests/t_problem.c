@@ -1,4 +1,5 @@
 /* runtime/problem.c: outputs and arguments of epilogues, by their names. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,6 +189,15 @@ TEST(wrong_arguments)
     args[0].address = 0;
     check_run(k, g, "null-address", "c: the address is null");
     args[0] = all_args[0];
+    static const double bad_scales[] = {0, -0.0, -1, NAN, -NAN, INFINITY, 1e-60, 1e60};
+    for (size_t i = 0; i < sizeof bad_scales / sizeof *bad_scales; i++) {
+        args[2].value = bad_scales[i];
+        check_run(k, g, "quantize-global",
+                  isnan(bad_scales[i]) ? "parameter 'd_global' is nan, but values are"
+                                       : "a finite number above 0 is allowed");
+    }
+    args[2].address = 0x1000; /* nobody looks behind it */
+    check_run(k, g, "", "");
     args[2].address = 0x1002;
     check_run(k, g, "gemm-address",
               "d_global: the address 0x1002 is not a multiple of 4");

@@ -5,6 +5,7 @@
 #include "gen/run.h"
 #include "gen/run_check.h"
 #include "gen/run_data.h"
+#include "gen/run_outputs.h"
 #include "tests/kernel_text.h"
 #include "tests/ref.h"
 #include "tests/test.h"
@@ -59,6 +60,42 @@ TEST(random_words_are_as_described)
             z[2] = z[1] + (11 + 1) * g; /* word */
     }
     CHECK_EQ(random_word(5, 3, 11), z[2]);
+}
+
+/* Of a vector, and of a scalar; and only what is no finite number above 0 is refused.
+ */
+TEST(scales_are_above_0)
+{
+    static const struct image image = {
+        .epilogue = "custom",
+        .arg_count = 3,
+        .args = {{.name = "g", .kind = ARG_ROW, .type = "f32", .is_scale = 1},
+                 {.name = "s", .kind = ARG_ROW, .type = "f16", .is_scale = 1},
+                 {.name = "d", .kind = ARG_SCALAR, .type = "f32", .is_scale = 1}}};
+    static const double bad[] = {0, -1, NAN, INFINITY, 1e-60};
+    struct arena *a = arena_new();
+    struct diags *d = diags_new(a);
+    struct run_arg args[3];
+    CHECK(run_args_make(args, &image, 500, 16, 1, NULL, 0, d));
+    run_arg_multiply(&args[0], 0x1p-100f);
+    for (size_t row = 0; row < 500; row++)
+        for (int k = 0; k < 2; k++) {
+            uint32_t bits = run_arg_element(&args[k], 0, row);
+            float x;
+            memcpy(&x, &bits, sizeof x);
+            x *= k ? 1 : 0x1p100f;
+            CHECK(x >= 0.5f && x <= 2);
+        }
+    CHECK(run_arg_value(&args[2]) >= 0.5 && run_arg_value(&args[2]) <= 2);
+    run_args_free(args, &image);
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        const struct run_setting set = {"d", bad[i]};
+        d = diags_new(a);
+        CHECK(!run_args_make(args, &image, 500, 16, 1, &set, 1, d));
+        CHECK_DIAG(d, "quantize-global", 0);
+        run_args_free(args, &image);
+    }
+    arena_free(a);
 }
 
 TEST(padding_is_where_nothing_may_be_used)

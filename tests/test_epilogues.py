@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from conftest import ROOT, SANITIZED, find_ptxas, gen
+from conftest import ROOT, SANITIZED, find_ptxas, gen, with_manifest
 
 WORKERS = min(2, os.cpu_count() or 1)
 FULL = os.environ.get("FP4GEN_FULL_SWEEP", "0") not in ("", "0")
@@ -133,7 +133,51 @@ def test_wrong_scales_are_found(tmp_path):
             tmp_path / "templates")
     assert gen("run", *args)[0] == 0
     path.write_text(text.replace(move, "  mov.b32       x, o${k}_s0;\n"))
-    code, _, err = gen("run", *args)
+    code, out, err = gen("run", *args)
     assert code == 1
-    assert re.search(r"\d+ of \d+ elements and scales are wrong; the first is scale d\[0\]\[\d\]:"
-                     r" 0x\w+, but the expression gives 0x\w+ \[run-epilogue\]", err), err
+    said = re.search(r"(\d+) of (\d+) elements and scales are wrong; the first is scale "
+                     r"d\[0\]\[\d\]: 0x\w+, but the expression gives 0x\w+ \[run-epilogue\]", err)
+    assert said, err
+    right, every = re.search(r"outputs: (\d+) of (\d+) elements and scales as evaluated",
+                             out).groups()
+    assert said[2] == every and int(said[1]) + int(right) == int(every), out + err
+
+
+def test_the_reference_counts_once(tmp_path):
+    """Both know a wrong code: each element is right or wrong, whoever says so."""
+    need_llvm()
+    path = tmp_path / "k.ptx"
+    code, ptx, err = gen("--epilogue", "nvfp4", "--tile", "128x64")
+    assert code == 0, err
+    path.write_text(re.sub(r"(cvt\.rn\.satfinite\.e2m1x2\.f32 +\S+, )(\S+), (\S+);",
+                           r"\1\3, \2;", ptx))
+    code, out, err = gen("run", path, "-m", 5, "-n", 64, "-k", 64, "--driver", "emu", "--check")
+    assert code == 1, out
+    wrong, every = re.search(r"(\d+) of (\d+) elements and scales are wrong", err).groups()
+    right = re.search(rf"outputs: (\d+) of {every} elements", out)[1]
+    assert int(wrong) > 100
+    assert int(wrong) + int(right) == int(every), out + err
+
+
+def test_ptx_without_its_expression(tmp_path):
+    """Refused before anything runs, unless it need not be compared."""
+    need_llvm()
+    path = tmp_path / "k.ptx"
+    code, ptx, err = gen("--epilogue", "swiglu", "--tile", "128x64")
+    assert code == 0, err
+    args = (path, "-m", 5, "-n", 64, "-k", 64, "--alpha", 0.01, "--driver", "emu")
+    path.write_text(ptx)
+    code, out, err = gen("run", *args, "--check")
+    assert code == 0, err
+    assert "outputs: 160 of 160 elements and scales as evaluated" in out
+    assert ptx.count("// expr: ") > 10
+    ptx = re.sub(r"(?m)^// expr: .*\n", "", ptx)
+    path.write_text(with_manifest(ptx))
+    code, out, err = gen("run", *args, "--check")
+    assert (code, out) == (1, "")
+    assert err.startswith(f"{path}: error: the PTX holds no expression of the epilogue swiglu")
+    assert "[run-check-ptx]" in err
+    assert gen("run", *args)[0] == 0
+    code, out, _ = gen("check", path, "--seeds", 1)
+    assert code == 0
+    assert "values were compared with those of the first run alone" in out

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from conftest import BIN, ROOT, SANITIZED, gen
+from conftest import BIN, ROOT, SANITIZED, gen, with_manifest
 
 sys.path.insert(0, str(ROOT / "python"))
 import nvfp4  # noqa: E402
@@ -215,12 +215,7 @@ def test_bytes_between_rows_are_guarded(tmp_path):
     """A map of D as wide as D: the store then writes all 16 bytes of the last piece."""
     ptx = kernel()
     assert "dims=8*o0_pieces,m" in ptx
-    ptx = ptx.replace("dims=8*o0_pieces,m", "dims=n,m")
-    manifest = "".join(line[3:] for line in re.search(
-        r"(?ms)^// fp4gen-manifest \d+\n.*?^// end-manifest\n", ptx)[0].splitlines(True))
-    ptx = re.sub(r"fp4gen_manifest\[\d+\] = \{[^}]*\}",
-                 f"fp4gen_manifest[{len(manifest)}] = "
-                 "{" + ",".join(str(b) for b in manifest.encode()) + "}", ptx)
+    ptx = with_manifest(ptx.replace("dims=8*o0_pieces,m", "dims=n,m"))
     # The threads that store the tail race with it; without that check it is still found.
     code, _, err = run_file(tmp_path, ptx, "-m", 20, "-n", 9, "-k", 64)
     assert code == 1 and "[check 36, data race]" in err, err
