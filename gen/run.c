@@ -236,7 +236,7 @@ static bool make_operands(struct run *r)
     if (!run_args_make(r->args, &r->image, g->m, g->n, o->seed, o->settings,
                        o->setting_count, r->diags))
         return r->diags->count == before ? run_no_memory(r, "the arguments") : false;
-    if (!run_outputs_make(r->outs, &r->image, g->m, g->n, g->ldd))
+    if (!run_outputs_make(r->outs, &r->image, g->m, g->n, g->ldd, POISON_BYTE))
         return run_no_memory(r, "the outputs");
     return choose_globals(r);
 }

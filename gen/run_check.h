@@ -12,17 +12,21 @@ struct npy;
 
 #define GUARD_BYTES 4096 /* before and behind D */
 #define GUARD_BYTE 0xa5  /* there, and between D's rows */
-#define POISON_BYTE 0xff /* of D's elements: a NaN that no kernel writes */
+/* Of D's elements before a launch: a NaN, which kernels seldom write.  Where they seem
+ * to have written nothing, another launch with the other one tells. */
+#define POISON_BYTE 0xff
+#define OTHER_POISON_BYTE 0x5a
 
 struct d_matrix {
     const uint8_t *bytes; /* guard, m rows of ld_bytes, guard */
     size_t m, n, ld_bytes;
     bool is_f32;
-    size_t bits; /* of an element; 0: as is_f32 says */
+    size_t bits;    /* of an element; 0: as is_f32 says */
+    uint8_t poison; /* what elements were made of */
 };
 
-/* Fills `bytes`, which are D's from now on, with guards and poison. */
-void d_poison(struct d_matrix *d, uint8_t *bytes);
+/* Fills `bytes`, which are D's from now on, with guards and `poison`. */
+void d_poison(struct d_matrix *d, uint8_t *bytes, uint8_t poison);
 double d_element(const struct d_matrix *d, size_t row, size_t col);
 
 struct d_place {
@@ -37,6 +41,10 @@ struct d_touched {
     int64_t first_strayed; /* bytes from the start of D */
 };
 struct d_touched d_check_touched(const struct d_matrix *d);
+/* The same, of D after two launches with another poison each: an element that is
+ * neither poison, or both, is written. */
+struct d_touched d_check_touched_twice(const struct d_matrix *d,
+                                       const struct d_matrix *again);
 
 struct d_compared {
     uint64_t elements; /* that were compared */

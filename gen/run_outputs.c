@@ -195,7 +195,8 @@ size_t run_scale_offset(size_t row, size_t b, size_t cols, size_t block)
     return sf_offset(row, b, (cols + 4 * block - 1) / (4 * block));
 }
 
-static bool make_output(struct run_output *o, uint32_t m, uint32_t n, uint64_t ldd)
+static bool make_output(struct run_output *o, uint32_t m, uint32_t n, uint64_t ldd,
+                        uint8_t poison)
 {
     const struct image_output *about = o->about;
     const size_t cols = n >> about->cols_shift;
@@ -213,7 +214,7 @@ static bool make_output(struct run_output *o, uint32_t m, uint32_t n, uint64_t l
     o->bytes = malloc(o->bytes_count);
     if (!o->bytes)
         return false;
-    d_poison(&o->d, o->bytes);
+    d_poison(&o->d, o->bytes, poison);
     if (about->bits == 0) /* raised from 0 */
         memset(o->bytes + GUARD_BYTES, 0, sizeof(float));
     if (!about->scale_block)
@@ -226,12 +227,12 @@ static bool make_output(struct run_output *o, uint32_t m, uint32_t n, uint64_t l
 }
 
 bool run_outputs_make(struct run_output *outs, const struct image *i, uint32_t m,
-                      uint32_t n, uint64_t ldd)
+                      uint32_t n, uint64_t ldd, uint8_t poison)
 {
     bool ok = true;
     for (int k = 0; k < i->output_count; k++) {
         outs[k] = (struct run_output){.about = &i->outputs[k]};
-        ok = ok && make_output(&outs[k], m, n, k == 0 ? ldd : 0);
+        ok = ok && make_output(&outs[k], m, n, k == 0 ? ldd : 0, poison);
     }
     return ok;
 }

@@ -49,7 +49,7 @@ void run_arg_multiply(struct run_arg *arg, float by);
 
 /* `ldd`: row stride of the first one, 0: the smallest.  False: no memory. */
 bool run_outputs_make(struct run_output *outs, const struct image *i, uint32_t m,
-                      uint32_t n, uint64_t ldd);
+                      uint32_t n, uint64_t ldd, uint8_t poison);
 void run_outputs_free(struct run_output *outs, const struct image *i);
 /* Code of an element, and byte of the scale of columns block * b on. */
 uint32_t run_output_code(const struct run_output *o, size_t row, size_t col);

@@ -39,7 +39,7 @@ bool sums_run(fp4gen_device *device, const struct job_options *o, const fp4gen_g
     uint64_t buffer = 0;
     if (!host)
         return false;
-    d_poison(&d, host);
+    d_poison(&d, host, POISON_BYTE);
     sums.alpha = 1;
     sums.alpha_ptr = 0;
     sums.ldd = *ld_bytes;

@@ -208,7 +208,7 @@ static void make_data(struct lab *lab, struct lab_run *r, const struct run_setti
     const struct image_output *o = &r->image.outputs[0];
     const uint64_t row =
         ((uint64_t)(p->n >> o->cols_shift) * o->bits / 8 + 15) / 16 * 16;
-    CHECK(run_outputs_make(r->outs, &r->image, p->m, p->n, row + gap));
+    CHECK(run_outputs_make(r->outs, &r->image, p->m, p->n, row + gap, POISON_BYTE));
     struct epilogue_run run = view(r);
     run.m = p->m < 4 ? p->m : 4;
     if (run.e)

@@ -389,6 +389,35 @@ TEST(tensors_at_the_ends)
     quantize_close(&q);
 }
 
+/* By the letter a zero times an infinite fl(1/d) is a NaN, code 7 (docs/numerics.md);
+ * but the nibble behind an odd k is no value, and 0. */
+TEST(nothing_behind_an_odd_k)
+{
+    static const char *const words[] = {
+        "quantize_nvfp4 x.type=f32 division=reciprocal",
+        "quantize_nvfp4 target=sm_100f x.type=f32 division=reciprocal",
+        "quantize_nvfp4 x.type=f32 division=reciprocal layout=linear"};
+    for (size_t w = 0; w < COUNT_OF(words); w++) {
+        struct quantize_device q = quantize_open(words[w]);
+        for (size_t k = 1; k < 36; k += 2) {
+            struct quantize_data d = quantize_problem(&q, 5, k, 0, k);
+            d.global = 0x1p-147f; /* d is 2^-147 times the scale */
+            for (size_t row = 0; row < 5; row++)
+                for (size_t col = 0; col < k; col++)
+                    quantize_set_x(&d, row, col,
+                                   col % 5 == 3 ? 0 : 0x1p-149f * (float)(9 + col));
+            quantize_check(&q, &d, GLOBAL_BY_VALUE);
+            for (size_t row = 0; row < 5; row++) {
+                CHECK_EQ(code_of(&d, row, 0), 7);
+                CHECK_EQ(code_of(&d, row, k - 1), 7);
+                CHECK_EQ(d.codes[row * d.ldc + k / 2] >> 4, 0);
+            }
+            quantize_data_free(&d);
+        }
+        quantize_close(&q);
+    }
+}
+
 TEST(amax_may_be_there_already)
 {
     struct quantize_device q = quantize_open("quantize_nvfp4 layout=linear");

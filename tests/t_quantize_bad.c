@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gen/run.h"
+#include "gen/run_outputs.h"
 #include "runtime/manifest.h"
 #include "tests/quantize_device.h"
 #include "tests/test.h"
@@ -289,6 +290,14 @@ TEST(what_run_refuses)
     t = run(a, &o);
     CHECK_EQ(t.status, 1);
     CHECK(strstr(t.text, "[quantize-stride]"));
+    o = options("quantize_nvfp4");
+    struct run_setting setting = {"global", 2};
+    o.settings = &setting;
+    o.setting_count = 1;
+    t = run(a, &o);
+    CHECK_EQ(t.status, 2);
+    CHECK(
+        strstr(t.text, "--arg has no meaning for op = quantize_nvfp4 [field-unused]"));
     o = options("nvfp4_gemm");
     o.n = 16;
     o.global = "1";

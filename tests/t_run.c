@@ -189,7 +189,7 @@ static struct problem make_problem(void)
     p.bytes = malloc(2 * GUARD_BYTES + M * LD);
     CHECK(p.bytes != NULL);
     p.d = (struct d_matrix){.m = M, .n = N, .ld_bytes = LD, .is_f32 = true};
-    d_poison(&p.d, p.bytes);
+    d_poison(&p.d, p.bytes, POISON_BYTE);
     CHECK_EQ(d_check_touched(&p.d).unwritten, M * N);
     CHECK_EQ(d_check_touched(&p.d).strayed, 0);
     struct ref_dot *dots = malloc(sizeof *dots * M * N);
