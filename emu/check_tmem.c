@@ -206,7 +206,7 @@ static bool check_reader(struct warp *w, struct tmem_op *op, uint32_t number,
     if (!older || older == op)
         return true;
     bool known = is_known(w, op->lane, older);
-    if (is_piped(op) && same_thread(op, older))
+    if (is_piped(op) && is_piped(older) && same_thread(op, older))
         return known || op->kind != TMEM_CP || older->kind != TMEM_MMA ||
                check_order(w, older, a, col);
     if (known)

@@ -363,25 +363,28 @@ static bool issue_load(struct warp *w, const struct op *op, int lane,
     return true;
 }
 
-/* Check 40: lanes that fill one place, each anew.  Loads and reductions count as often
- * as they are executed. */
-static bool check_lanes(struct warp *w, const struct op *op, uint32_t lanes, int place)
+static bool blame_lanes(struct warp *w, uint32_t lanes)
 {
-    int first = bits_lowest(lanes);
-    for (uint32_t rest = lanes & (lanes - 1); rest; rest &= rest - 1)
-        if (opnd_address(w, &op->opnds[place], bits_lowest(rest)) !=
-            opnd_address(w, &op->opnds[place], first))
-            return true;
-    return (lanes & (lanes - 1)) == 0 ||
-           report(grid_of(w), w, CHECK_COLLAPSED_WORK,
+    return report(grid_of(w), w, CHECK_COLLAPSED_WORK,
                   "%d lanes execute this with the same shared memory, and each does it "
                   "anew; one elected lane should",
                   bits_count(lanes)) == FLOW_NEXT;
 }
 
+/* Check 40: lanes that fill one place, each anew. */
+static bool check_lanes(struct warp *w, const struct op *op, uint32_t lanes)
+{
+    int first = bits_lowest(lanes);
+    for (uint32_t rest = lanes & (lanes - 1); rest; rest &= rest - 1)
+        if (opnd_address(w, &op->opnds[0], bits_lowest(rest)) !=
+            opnd_address(w, &op->opnds[0], first))
+            return true;
+    return (lanes & (lanes - 1)) == 0 || blame_lanes(w, lanes);
+}
+
 enum flow tma_tensor_load(struct warp *w, const struct op *op, uint32_t lanes)
 {
-    if (!check_lanes(w, op, lanes, 0))
+    if (!check_lanes(w, op, lanes))
         return FLOW_STOP;
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         int lane = bits_lowest(rest);
@@ -426,7 +429,7 @@ static bool get_global(struct warp *w, const struct opnd *o, int lane,
 
 enum flow tma_plain_load(struct warp *w, const struct op *op, uint32_t lanes)
 {
-    if (!check_lanes(w, op, lanes, 0))
+    if (!check_lanes(w, op, lanes))
         return FLOW_STOP;
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         int lane = bits_lowest(rest);
@@ -446,6 +449,8 @@ enum flow tma_plain_load(struct warp *w, const struct op *op, uint32_t lanes)
 /* From the own shared memory into that of another CTA of the cluster. */
 enum flow tma_plain_to_cluster(struct warp *w, const struct op *op, uint32_t lanes)
 {
+    if (!check_lanes(w, op, lanes))
+        return FLOW_STOP;
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         int lane = bits_lowest(rest);
         struct tma_copy c = {0};
@@ -529,9 +534,10 @@ enum flow tma_store(struct warp *w, const struct op *op, uint32_t lanes)
 {
     bool (*store)(struct warp *, const struct op *, int, uint32_t) =
         op->aux[1] ? store_tensor : store_plain;
-    if (!(op->aux[0] & TMA_REDUCES) && same_for_all(w, op, lanes))
+    bool reduces = op->aux[0] & TMA_REDUCES, same = same_for_all(w, op, lanes);
+    if (same && !reduces)
         return store(w, op, bits_lowest(lanes), lanes) ? FLOW_NEXT : FLOW_STOP;
-    if ((op->aux[0] & TMA_REDUCES) && !check_lanes(w, op, lanes, 1))
+    if (same && (lanes & (lanes - 1)) != 0 && !blame_lanes(w, lanes))
         return FLOW_STOP;
     for (uint32_t rest = lanes; rest; rest &= rest - 1)
         if (!store(w, op, bits_lowest(rest), rest & (0u - rest)))

@@ -282,3 +282,49 @@ TEST(masked_lanes_and_a_scaled_accumulator)
                               2, .accumulate = true, .operands = "acc, 3",
                               .scale_d_down = 3});
 }
+
+/* Instruction descriptors, from one that is right: M 128, N 32. */
+#define RIGHT (8u << 24 | 4u << 17)
+#define TO_F32 (1u << 4)
+
+TEST(fields_that_a_kind_does_not_take)
+{
+    static const struct {
+        const char *kind;
+        uint32_t id;
+        const char *words;
+    } cases[] = {
+        {"kind::f16", RIGHT | TO_F32 | 4, "bit 2 says sparse"},
+        {"kind::f16", RIGHT | TO_F32 | 1, "reserved bits 0x1 are set"},
+        {"kind::f16", RIGHT | TO_F32 | 8, "bit 3, saturation, is for integers"},
+        {"kind::f16", RIGHT | TO_F32 | 2 << 7, "type 2 of A in bits 7-9"},
+        {"kind::f16", RIGHT | TO_F32 | 3 << 10, "type 3 of B in bits 10-12"},
+        {"kind::f16", RIGHT | TO_F32 | 1 << 10, "A and B have different types"},
+        {"kind::f16", RIGHT | 2 << 4, "type 2 of D in bits 4-5"},
+        {"kind::tf32", RIGHT | 2 << 7 | 2 << 10, "type 0 of D in bits 4-5"},
+        {"kind::i8", RIGHT | 2 << 4 | 1 << 13, "bits 13-14, negation"},
+        {"kind::i8", RIGHT | TO_F32, "type 1 of D in bits 4-5"},
+        {"kind::f8f6f4", RIGHT | TO_F32 | 5 << 7 | 1 << 15, "transpose bits 15-16"},
+        {"kind::f8f6f4", RIGHT | TO_F32 | 2 << 7, "type 2 of A in bits 7-9"},
+        {"kind::f16", TO_F32 | 4u << 17 | 6u << 24, "M is 96; 64 or 128"},
+        {"kind::f16", TO_F32 | 3u << 17 | 8u << 24, "N is 24; a multiple of 16"},
+        {"kind::mxf8f6f4.block_scale", RIGHT, "bit 23 must say UE8M0 scales"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char body[1024];
+        bool scaled = strstr(cases[i].kind, "block_scale") != NULL;
+        snprintf(body, sizeof body,
+                 ".reg .b32 a, c, id; .reg .b64 d; .reg .pred p;\n"
+                 "mov.u32 a, sm; mov.u32 id, 0x%08x; mov.u64 d, 0x0000400800080040;\n"
+                 "setp.ne.u32 p, a, a;\n"
+                 "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [a], 64;\n"
+                 "ld.shared.b32 c, [a];\n"
+                 "tcgen05.mma.cta_group::1.%s [c], d, d, id, %sp;\n"
+                 "ret;\n",
+                 (unsigned)cases[i].id, cases[i].kind,
+                 scaled ? "[c+32], [c+36], " : "");
+        struct emu_run r = {.body = body, .threads = 32, .smem_bytes = 4096};
+        EMU_EXPECT(&r, CHECK_DESCRIPTOR, 0, cases[i].words);
+        emu_done(&r);
+    }
+}
