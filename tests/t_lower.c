@@ -188,8 +188,8 @@ TEST_SLOW(every_operation)
     static const char *const others[] = {
         "e.acc * e.alpha + e.unscaled + e.param 's'",
         "e.from_uint(e.row_index + e.col_index)",
-        "e.acc - e.block_amax(e.acc, 16) - e.block_max(e.acc, 16) * "
-        "e.block_min(e.acc, 16)",
+        ("e.acc - e.block_amax(e.acc, 16) - e.block_max(e.acc, 16) * "
+         "e.block_min(e.acc, 16)"),
         "e.bf16(e.acc) + e.f16(e.acc) + e.e4m3(e.acc) + e.e5m2(e.acc) + e.e2m1(e.acc)",
         "e.interleave(4, e.interleaved(4))",
     };
