@@ -136,7 +136,8 @@ static bool make_data(struct qrun *r)
                                 .ldx = (size_t)a->ldx,
                                 .ldc = (size_t)a->ldc,
                                 .lds = (size_t)a->lds,
-                                .ldf = (size_t)a->ldf};
+                                .ldf = (size_t)a->ldf,
+                                .seed = (uint32_t)o->seed};
     if (!quantize_data_make(q, o->seed)) {
         diag_add(r->diags, DIAG_RUN_MEMORY, loc_none(), "the matrices", (long long)a->m,
                  0LL, (long long)a->k);

@@ -101,6 +101,33 @@ unsigned ref_e2m1_halfstep(double x)
     return codes[h] + (signbit(x) ? 8 : 0);
 }
 
+static uint32_t scramble(uint32_t x)
+{
+    x ^= x >> 16;
+    x *= 0x7feb352du;
+    x ^= x >> 15;
+    x *= 0x846ca68bu;
+    return x ^ x >> 16;
+}
+
+unsigned ref_e2m1_stochastic(double x, uint32_t row, uint32_t col, uint32_t seed)
+{
+    if (isnan(x))
+        return 7;
+    uint32_t h = scramble(row * 0x9e3779b1u + seed);
+    uint32_t bits = scramble(h + col / 2 * 0x85ebca77u);
+    uint32_t r = col % 2 ? bits >> 16 : bits & 0xffff;
+    double size = fmin(fabs(x), 6);
+    unsigned code = 0;
+    while (code < 7 && ref_e2m1(code + 1) <= size)
+        code++;
+    if (code < 7) {
+        double lo = ref_e2m1(code), hi = ref_e2m1(code + 1);
+        code += floor(65536 * (size - lo) / (hi - lo)) + r >= 65536;
+    }
+    return code + (signbit(x) ? 8 : 0);
+}
+
 /* Exponent of the last place of `bits` significant ones around |x|, normal down to
  * 2^-126. */
 static int last_place(double x, int bits)

@@ -25,6 +25,9 @@ unsigned ref_e2m1_nearest(double x);
 unsigned ref_e4m3_nearest(double x);
 /* The two roundings of the field reports: half steps of min(|x|, 6), then a table. */
 unsigned ref_e2m1_halfstep(double x);
+/* One of the two values round x, by 16 random bits that follow from the seed and the
+ * element's place (docs/epilogues.md, "Stochastic rounding"). */
+unsigned ref_e2m1_stochastic(double x, uint32_t row, uint32_t col, uint32_t seed);
 /* bf16 overflows to infinity; NaN gives 0x7fff. */
 unsigned ref_bf16_nearest(double x);
 /* Distance between the neighbours of x in f32 or bf16; x need not be representable. */

@@ -697,3 +697,52 @@ TEST_SLOW(random_rounding_is_fair_and_repeats)
         }
     arena_free(a);
 }
+
+/* The bits are those of docs/epilogues.md: the same for NVFP4 and MXFP4, any target. */
+TEST_SLOW(random_bits_are_those_of_the_documentation)
+{
+    enum { ROWS = 300, COLS = 64 };
+    static const uint32_t seed = 0xfedcba98;
+    struct arena *a = arena_new();
+    struct expr *e = lower_trace(
+        a, "local r = { global = 1, rounding = 'stochastic', "
+           "seed = e.param('seed', { type = 'u32' }) } "
+           "local s = { name = 'y', rounding = 'stochastic', seed = r.seed } "
+           "return e.nvfp4(e.unscaled * e.alpha, r), e.mxfp4(e.acc, s)");
+    float *acc = ARENA_ARRAY(a, float, ROWS *COLS);
+    uint64_t s = 2463534242u;
+    for (int i = 0; i < ROWS * COLS; i++) {
+        float x = uniform(&s) * (i % 3 ? 6.0f : 0.51f);
+        x = i % 7 == 0 ? floorf(4 * x) / 4 : x; /* values, and middles */
+        x = i % 97 == 0 ? 0x1p-140f : i % 89 == 0 ? 0 : x;
+        acc[i] = i % 16 == 0 ? 6 : i % 2 ? x : -x; /* every scale is 1 */
+    }
+    for (size_t t = 0; t < COUNT_OF(targets); t++) {
+        struct lower_run r = {.target = targets[t],
+                              .chunk = 64,
+                              .e = e,
+                              .n = COLS,
+                              .rows = ROWS,
+                              .m = ROWS,
+                              .alpha = 1,
+                              .acc = acc,
+                              .scalars = {seed}};
+        lower_run(a, &r);
+        for (uint32_t row = 0; row < ROWS; row++)
+            for (int k = 0; k < 2; k++) {
+                uint32_t codes[COLS];
+                uint8_t scales[COLS];
+                lower_codes(&r, k, row, codes, scales);
+                CHECK_EQ(scales[0], k ? 127 : 0x38);
+                for (uint32_t col = 0; col < COLS; col++) {
+                    float x = acc[row * COLS + col];
+                    unsigned want = ref_e2m1_stochastic((double)x, row, col, seed);
+                    if (codes[col] != want)
+                        test_fail(__FILE__, __LINE__,
+                                  "%s: output %d of %a at %u, %u is %x, not %x",
+                                  targets[t], k, (double)x, row, col, codes[col], want);
+                }
+            }
+    }
+    arena_free(a);
+}
