@@ -126,6 +126,39 @@ static void put_output(const struct plan_output *o, const struct plan *p,
     buf_puts(out, "\n");
 }
 
+static void put_default(const struct expr_input *in, struct buf *out)
+{
+    float x;
+    memcpy(&x, &in->default_bits, sizeof x);
+    if (in->type == EXPR_F32)
+        buf_printf(out, "; %.9g unless given", (double)x);
+    else if (in->type == EXPR_S32)
+        buf_printf(out, "; %d unless given", (int)in->default_bits);
+    else
+        buf_printf(out, "; %u unless given", in->default_bits);
+}
+
+/* What a launch has to bring along. */
+static void put_parameters(const struct expr *e, struct buf *out)
+{
+    static const char *const shapes[][2] = {
+        [EXPR_SCALAR] = {"a value or a device pointer", ""},
+        [EXPR_VEC_COL] = {"N of them", "N/2 of them"},
+        [EXPR_VEC_ROW] = {"M of them", ""},
+        [EXPR_AUX] = {"M x N of them, with a row stride",
+                      "M x N/2 of them, with a row stride"},
+    };
+    for (int i = 0; i < e->input_count; i++) {
+        const struct expr_input *in = &e->inputs[i];
+        buf_printf(out, "    parameter     %s, %s: %s", in->name,
+                   expr_type_name(in->type),
+                   shapes[in->kind][in->columns == EXPR_PAIRS]);
+        if (in->has_default)
+            put_default(in, out);
+        buf_puts(out, "\n");
+    }
+}
+
 static void put_epilogue(const struct plan *p, struct buf *out)
 {
     const struct config *c = p->config;
@@ -135,6 +168,8 @@ static void put_epilogue(const struct plan *p, struct buf *out)
                c->epilogue, p->chunk_cols, p->acc_sets, p->acc_sets > 1 ? "s" : "");
     if (l)
         expr_print(c->expr, "    ", out);
+    if (l)
+        put_parameters(c->expr, out);
     if (l)
         buf_printf(out,
                    "    instructions  %.1f a value of %s: %d a chunk, %d of them for "
