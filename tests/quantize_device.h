@@ -13,8 +13,8 @@ struct quantize_device {
     fp4gen_kernel *kernel;
 };
 
-/* "quantize_nvfp4 target=sm_80 layout=linear": a config and its fields.  A failure fails
- * the test. */
+/* "quantize_nvfp4 target=sm_80 layout=linear": a config and its fields.  A failure
+ * fails the test. */
 struct quantize_device quantize_open(const char *words);
 void quantize_close(struct quantize_device *q);
 
