@@ -371,9 +371,10 @@ void quantize_describe(const struct quantize_plan *p, struct buf *out)
     buf_printf(
         out,
         "  a CTA           %d warps: %d rows x %d columns of the result\n"
-        "  a warp          %d lanes along K, %d along M; a lane has %d columns in "
-        "4 rows, 32 apart\n",
-        q->warps, p->rows, p->cols, q->lanes, p->lanes_m, 16);
+        "  a warp          %d lanes along K, %d along M; a lane has 16 columns in "
+        "4 rows, 32 apart%s\n",
+        q->warps, p->rows, p->cols, q->lanes, p->lanes_m,
+        q->op == QUANTIZE_BACK ? " (as many, 16 bytes at a time)" : "");
     if (!p->lowered)
         return;
     const struct lowered *l = p->lowered;
