@@ -24,7 +24,7 @@ $(addprefix $(B)/tests/,t_tma t_tmap_edit t_pair t_mma_kinds t_wgmma t_mma_warp 
     $(B)/tests/emu_run.o
 
 # Tests of single instructions share a frame as well.
-EMU_INSN_TESTS = $(addprefix $(B)/tests/,t_emu_int t_emu_float t_emu_cvt)
+EMU_INSN_TESTS = $(addprefix $(B)/tests/,t_emu_int t_emu_float t_emu_cvt t_approx)
 $(EMU_INSN_TESTS): $(B)/tests/emu_insn.o
 $(EMU_INSN_TESTS) $(addprefix $(B)/tests/,t_emu_files t_checks): \
     $(B)/tests/emu_run.o

@@ -47,6 +47,8 @@ static const struct env_row rows[] = {
      "warp instructions of a cluster before the launch is ended; 0: no limit"},
     {"FP4EMU_PRINT", "0 .. 2^64-1", "2^26",
      "bytes that printf may write before the launch is ended; 0: no limit"},
+    {"FP4EMU_APPROX", "nearest, perturb", "nearest",
+     "approximate instructions: correctly rounded, or up to a unit off, by the seed"},
 };
 
 const struct env_row *env_row(size_t i)
@@ -140,6 +142,7 @@ static bool read_value(struct env *e, size_t i, const char *value, char *why,
 {
     static const char *const switches[] = {"0", "1"};
     static const char *const modes[] = {"reference", "hardware"};
+    static const char *const approximations[] = {"nearest", "perturb"};
     int n = 0;
     bool ok = false;
 
@@ -178,8 +181,12 @@ static bool read_value(struct env *e, size_t i, const char *value, char *why,
         return ok;
     case 13:
         return read_u64(value, &e->steps);
-    default:
+    case 14:
         return read_u64(value, &e->print);
+    default:
+        ok = read_word(value, approximations, COUNT_OF(approximations), &n);
+        e->perturb = n != 0;
+        return ok;
     }
 }
 

@@ -32,6 +32,7 @@ struct env {
     bool quiet;             /* no reports on stderr */
     int threads;            /* host threads of a launch; 0: as many as there are CPUs */
     enum mma_mode mma;
+    bool perturb; /* results of approximate instructions */
     int clusters; /* that are launched at first, or one of these */
 };
 

@@ -48,7 +48,11 @@ static uint64_t float_action(int type, enum action act, uint64_t old, uint64_t b
             return canon(f32_of(x) + f32_of(y));
         return flush(canon(f32_of(flush(x)) + f32_of(flush(y))));
     case PTX_T_F64:
-        return canon64(f64_of(old) + f64_of(b), old, b);
+        /* In global memory a NaN is not quieted, in shared memory the old one is
+         * preferred (an H200). */
+        if (is_global && (is_nan64(old) || is_nan64(b)))
+            return is_nan64(b) ? b : old;
+        return canon64(f64_of(old) + f64_of(b), b, old);
     case PTX_T_F16:
         return half_action(&format_f16, act, x & 0xffffu, y & 0xffffu);
     case PTX_T_BF16:

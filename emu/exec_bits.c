@@ -208,10 +208,17 @@ bool decode_SHF(struct decoder *d, struct op *o)
 
 /* ---- bit fields */
 
+/* What an H200 makes of positions and lengths beyond 255, which PTX leaves open: forms
+ * of 32 bits look at the low byte, those of 64 bits at all of it. */
+static uint32_t field_operand(uint32_t x, int bits)
+{
+    return bits == 32 || x < 0xffu ? x & 0xffu : 0xffu;
+}
+
 static uint64_t extract(uint64_t a, uint32_t pos, uint32_t len, int bits, bool sign)
 {
-    pos &= 0xffu;
-    len &= 0xffu;
+    pos = field_operand(pos, bits);
+    len = field_operand(len, bits);
     uint32_t msb = (uint32_t)bits - 1;
     bool fill = false;
     if (sign && len != 0) {
@@ -228,8 +235,8 @@ static uint64_t extract(uint64_t a, uint32_t pos, uint32_t len, int bits, bool s
 
 static uint64_t insert(uint64_t a, uint64_t b, uint32_t pos, uint32_t len, int bits)
 {
-    pos &= 0xffu;
-    len &= 0xffu;
+    pos = field_operand(pos, bits);
+    len = field_operand(len, bits);
     for (uint32_t i = 0; i < len && pos + i < (uint32_t)bits; i++) {
         uint64_t bit = (uint64_t)1 << (pos + i);
         b = (b & ~bit) | (a >> i & 1) << (pos + i);
@@ -379,6 +386,8 @@ bool decode_CLZ(struct decoder *d, struct op *o)
 
 static uint32_t find_nth(uint32_t mask, uint32_t base, int32_t offset)
 {
+    if (offset == INT32_MIN)
+        return 0; /* as an H200 has it */
     if (base > 31)
         return UINT32_MAX;
     if (offset == 0)

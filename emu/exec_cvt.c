@@ -245,11 +245,54 @@ static enum flow exec_float_int(struct warp *w, const struct op *op, uint32_t la
     return FLOW_NEXT;
 }
 
+/* A NaN of f64 in a narrower format: quiet, with its sign and the top of its payload.
+ */
+static uint32_t narrow_nan(const struct format *f, uint64_t wide)
+{
+    uint32_t payload =
+        (uint32_t)(wide >> (52 - f->man_bits)) & ((1u << f->man_bits) - 1);
+    return (uint32_t)(wide >> 63) << (f->exp_bits + f->man_bits) | f->inf |
+           1u << (f->man_bits - 1) | payload;
+}
+
+static uint64_t wide_nan(const struct format *f, uint32_t bits)
+{
+    uint64_t payload = bits & ((1u << f->man_bits) - 1);
+    return (uint64_t)(bits >> (f->exp_bits + f->man_bits) & 1) << 63 |
+           (uint64_t)0x7ff << 52 | payload << (52 - f->man_bits);
+}
+
+/* What a NaN becomes.  Sign and payload stay where f64 or bf16 is read, and on the way
+ * to f64; otherwise it is the canonical one (all as an H200 has it). */
+static uint64_t convert_nan(const struct op *op, uint64_t bits)
+{
+    const struct format *from = format_of(op->type), *to = format_of(op->first_type);
+    bool ftz = op->aux[AUX_FLAGS] & FLAG_FTZ;
+    if (op->type == PTX_T_F64)
+        return op->first_type == PTX_T_F64 ? quiet64(bits) : narrow_nan(to, bits);
+    if (op->first_type == PTX_T_F64)
+        return quiet64(wide_nan(from, ftz ? from->nan : (uint32_t)bits));
+    if (op->type == PTX_T_BF16 && op->first_type == PTX_T_F32)
+        return (bits & 0xffffu) << 16;
+    if (op->first_type != PTX_T_TF32)
+        return to->nan;
+    if (op->aux[AUX_ROUND] != ROUND_AWAY)
+        return (uint64_t)to->nan << 13;
+    /* .rna is arithmetic on integers there. */
+    return (bits & ~(uint64_t)0x1fff) -
+           (op->aux[AUX_FLAGS] & FLAG_SATFINITE ? 0x2000u : 0);
+}
+
 static enum flow exec_float_float(struct warp *w, const struct op *op, uint32_t lanes)
 {
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         int lane = bits_lowest(rest);
-        double x = float_value(op, opnd_u64(w, &op->opnds[1], lane));
+        uint64_t bits = opnd_u64(w, &op->opnds[1], lane);
+        double x = float_value(op, bits);
+        if (x != x && !(op->aux[AUX_FLAGS] & FLAG_SAT)) {
+            put_float(w, op, lane, convert_nan(op, bits));
+            continue;
+        }
         if (op->aux[AUX_INTEGRAL])
             x = integral(x, (enum rounding)op->aux[AUX_ROUND]);
         put_float(w, op, lane, make_float(op, x));
@@ -257,7 +300,7 @@ static enum flow exec_float_float(struct warp *w, const struct op *op, uint32_t 
     return FLOW_NEXT;
 }
 
-EXEC1(f32_bf16, uint32_t, uint32_t, canon(f32_of(a << 16)))
+EXEC1(f32_bf16, uint32_t, uint32_t, a << 16)
 
 /* ---- decoding */
 

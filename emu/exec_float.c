@@ -2,8 +2,8 @@
  *
  * PTX ISA 9.0, "Floating Point Instructions".  The plain f32 forms have functions of
  * their own; directed rounding, .ftz, .sat and mixed types take the general one. */
+#include "emu/approx.h"
 #include "emu/exec.h"
-#include "emu/floats.h"
 
 enum { AUX_ROUND, AUX_FTZ, AUX_SAT, AUX_A_HALF, AUX_MINMAX };
 
@@ -21,16 +21,17 @@ EXEC3(fma_f32, uint32_t, uint32_t, uint32_t, uint32_t,
 EXEC2(add_f64, uint64_t, uint64_t, uint64_t, canon64(f64_of(a) + f64_of(b), a, b))
 EXEC2(sub_f64, uint64_t, uint64_t, uint64_t, canon64(f64_of(a) - f64_of(b), a, b))
 EXEC2(mul_f64, uint64_t, uint64_t, uint64_t, canon64(f64_of(a) * f64_of(b), a, b))
-EXEC2(div_f64, uint64_t, uint64_t, uint64_t, canon64(f64_of(a) / f64_of(b), a, b))
+EXEC2(div_f64, uint64_t, uint64_t, uint64_t, canon64(f64_of(a) / f64_of(b), b, a))
 EXEC3(fma_f64, uint64_t, uint64_t, uint64_t, uint64_t,
-      canon64(fma(f64_of(a), f64_of(b), f64_of(c)), is_nan64(a) ? a : b, c))
+      canon64(fma(f64_of(a), f64_of(b), f64_of(c)), a, is_nan64(b) ? b : c))
 
-EXEC1(neg_f32, uint32_t, uint32_t, a ^ 0x80000000u)
-EXEC1(abs_f32, uint32_t, uint32_t, a & 0x7fffffffu)
-EXEC1(neg_f32_ftz, uint32_t, uint32_t, flush(a) ^ 0x80000000u)
-EXEC1(abs_f32_ftz, uint32_t, uint32_t, flush(a) & 0x7fffffffu)
-EXEC1(neg_f64, uint64_t, uint64_t, a ^ (uint64_t)1 << 63)
-EXEC1(abs_f64, uint64_t, uint64_t, a &INT64_MAX)
+/* On hardware an addition: NaN becomes the canonical one (an H200). */
+EXEC1(neg_f32, uint32_t, uint32_t, is_nan32(a) ? NAN_F32 : a ^ 0x80000000u)
+EXEC1(abs_f32, uint32_t, uint32_t, is_nan32(a) ? NAN_F32 : a & 0x7fffffffu)
+EXEC1(neg_f32_ftz, uint32_t, uint32_t, is_nan32(a) ? NAN_F32 : flush(a) ^ 0x80000000u)
+EXEC1(abs_f32_ftz, uint32_t, uint32_t, is_nan32(a) ? NAN_F32 : flush(a) & 0x7fffffffu)
+EXEC1(neg_f64, uint64_t, uint64_t, is_nan64(a) ? quiet64(a) : a ^ (uint64_t)1 << 63)
+EXEC1(abs_f64, uint64_t, uint64_t, is_nan64(a) ? quiet64(a) : a &INT64_MAX)
 
 /* ---- min and max: a NaN operand loses, or wins with .NaN; -0 is less than +0 */
 
@@ -80,7 +81,7 @@ EXEC2(minmax_abs_f32, uint32_t, uint32_t, uint32_t,
 static uint64_t extremum64(uint64_t a, uint64_t b, bool is_max)
 {
     if (is_nan64(a))
-        return is_nan64(b) ? a | (uint64_t)1 << 51 : b;
+        return is_nan64(b) ? quiet64(b) : b;
     if (is_nan64(b))
         return a;
     return (order64(a) > order64(b)) == is_max ? a : b;
@@ -143,11 +144,13 @@ static uint32_t general32(const struct op *op, uint32_t a, uint32_t b, uint32_t 
                        operand(c, 0, ftz), r);
     uint32_t bits = float_encode(&format_f32, x, r, false);
     if (ftz)
-        bits = flush(bits);
+        bits = flush_result(&format_f32, bits, x, r);
     return op->aux[AUX_SAT] ? saturate(bits) : bits;
 }
 
 EXEC2(general2, uint32_t, uint32_t, uint32_t, general32(op, a, b, 0))
+EXEC2(approx_div, uint32_t, uint32_t, uint32_t,
+      approx_result(w, op, &format_f32, op->aux[AUX_FTZ], general32(op, a, b, 0), a, b))
 EXEC3(general3, uint32_t, uint32_t, uint32_t, uint32_t, general32(op, a, b, c))
 
 static uint64_t pair_of(uint32_t high, uint32_t low)
@@ -199,9 +202,11 @@ static enum flow exec_directed64(struct warp *w, const struct op *op, uint32_t l
             r = fma(x, y, z);
             break;
         }
-        bool three = op->opnd_count > 3;
-        d[lane] = canon64(r, three && !is_nan64(a[lane]) ? b[lane] : a[lane],
-                          three ? c[lane] : b[lane]);
+        bool three = op->opnd_count > 3, is_div = op->insn->op == PTX_DIV;
+        d[lane] = canon64(r, is_div ? b[lane] : a[lane],
+                          is_div                        ? a[lane]
+                          : three && !is_nan64(b[lane]) ? c[lane]
+                                                        : b[lane]);
     }
     fesetround(FE_TONEAREST);
     return FLOW_NEXT;
@@ -296,9 +301,10 @@ static bool decode_arithmetic(struct decoder *d, struct op *o)
         return decode_mixed(d, o, operands);
     switch (o->type) {
     case PTX_T_F32:
-        o->exec = plain           ? plain32(i->op)
-                  : operands == 4 ? exec_general3
-                                  : exec_general2;
+        o->exec = ptx_has(i, PTX_M_APPROX) || ptx_has(i, PTX_M_FULL) ? exec_approx_div
+                  : plain                                            ? plain32(i->op)
+                  : operands == 4                                    ? exec_general3
+                                                                     : exec_general2;
         return decode_want_same(d, o, operands, 32);
     case PTX_T_F32X2:
         if (i->op == PTX_DIV)

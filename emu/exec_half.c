@@ -81,7 +81,7 @@ static uint32_t arithmetic(uint32_t a, uint32_t b, uint32_t c, const struct op *
                        float_decode(f, c));
     uint32_t h = float_encode(f, x, ROUND_NEAREST, false);
     if (op->aux[AUX_FTZ])
-        h = flush16(h, f);
+        h = flush_result(f, h, x, ROUND_NEAREST);
     if (op->aux[AUX_SAT]) {
         uint32_t one = (uint32_t)f->bias << f->man_bits;
         if (is_nan16(h, f) || h & 0x8000u)
@@ -108,9 +108,12 @@ static uint32_t one_value(uint32_t a, uint32_t b, uint32_t c, const struct op *o
         return op->opnd_count == 4 ? extremum(r, c & mask, op) : r;
     }
     case PTX_NEG:
-        return (op->aux[AUX_FTZ] ? flush16(a, f) : a) ^ 0x8000u;
     case PTX_ABS:
-        return (op->aux[AUX_FTZ] ? flush16(a, f) : a) & 0x7fffu;
+        /* As exec_float.c has it. */
+        if (is_nan16(a, f))
+            return f->nan;
+        a = op->aux[AUX_FTZ] ? flush16(a, f) : a;
+        return op->insn->op == PTX_NEG ? a ^ 0x8000u : a & 0x7fffu;
     default:
         return arithmetic(a, b, c, op);
     }

@@ -111,6 +111,8 @@ EXEC3(mad24_hi_u, uint32_t, uint32_t, uint32_t, uint32_t,
       (uint32_t)((uint64_t)u24(a) * u24(b) >> 16) + c)
 EXEC3(mad24_hi_s, uint32_t, uint32_t, uint32_t, uint32_t,
       (uint32_t)((uint64_t)(s24(a) * s24(b)) >> 16) + c)
+EXEC3(mad24_hi_sat, uint32_t, uint32_t, uint32_t, uint32_t,
+      saturated((s24(a) * s24(b) >> 16) + s32_of(c)))
 
 /* The columns are .u16 .s16 .u32 .s32 .u64 .s64. */
 enum column { U16, S16, U32, S32, U64, S64, COLUMNS };
@@ -336,9 +338,9 @@ static bool decode_24(struct decoder *d, struct op *o, int operands,
 {
     if (o->type != PTX_T_U32 && o->type != PTX_T_S32)
         return decode_no_type(d, o);
-    if (ptx_has(o->insn, PTX_M_SAT))
-        return decode_refuse(d, o, ".sat of 24-bit products is missing");
-    o->exec = table[2 * ptx_has(o->insn, PTX_M_HI) + (o->type == PTX_T_S32)];
+    o->exec = ptx_has(o->insn, PTX_M_SAT)
+                  ? exec_mad24_hi_sat
+                  : table[2 * ptx_has(o->insn, PTX_M_HI) + (o->type == PTX_T_S32)];
     return decode_want_same(d, o, operands, 32);
 }
 
@@ -499,16 +501,24 @@ EXEC2(min_s16x2, uint32_t, uint32_t, uint32_t, HALVES(min_s16))
 EXEC2(max_relu, uint32_t, uint32_t, uint32_t, max_s32(max_s32(a, b), 0))
 EXEC2(min_relu, uint32_t, uint32_t, uint32_t, max_s32(min_s32(a, b), 0))
 
+/* Halves that are negative become 0. */
+static inline uint32_t relu16x2(uint32_t x)
+{
+    return x & ~((x >> 15 & 0x10001u) * 0xffffu);
+}
+
+EXEC2(max_relu16x2, uint32_t, uint32_t, uint32_t, relu16x2(HALVES(max_s16)))
+EXEC2(min_relu16x2, uint32_t, uint32_t, uint32_t, relu16x2(HALVES(min_s16)))
+
 static bool decode_extremum(struct decoder *d, struct op *o, exec_fn *const *table,
-                            exec_fn *relu, exec_fn *unsigned2, exec_fn *signed2)
+                            exec_fn *relu, exec_fn *relu2, exec_fn *unsigned2,
+                            exec_fn *signed2)
 {
     if (type_is_float(o->type))
         return decode_float(d, o);
     bool is_relu = ptx_has(o->insn, PTX_M_RELU);
-    if (is_relu && o->type != PTX_T_S32)
-        return decode_refuse(d, o, ".relu of integers is there for .s32 only");
     if (o->type == PTX_T_U16X2 || o->type == PTX_T_S16X2) {
-        o->exec = o->type == PTX_T_U16X2 ? unsigned2 : signed2;
+        o->exec = o->type == PTX_T_U16X2 ? unsigned2 : is_relu ? relu2 : signed2;
         return decode_want_same(d, o, 3, 32);
     }
     int c = column_of(o->type);
@@ -522,14 +532,16 @@ bool decode_MAX(struct decoder *d, struct op *o)
 {
     static exec_fn *const table[COLUMNS] = {exec_max_u16, exec_max_s16, exec_max_u32,
                                             exec_max_s32, exec_max_u64, exec_max_s64};
-    return decode_extremum(d, o, table, exec_max_relu, exec_max_u16x2, exec_max_s16x2);
+    return decode_extremum(d, o, table, exec_max_relu, exec_max_relu16x2,
+                           exec_max_u16x2, exec_max_s16x2);
 }
 
 bool decode_MIN(struct decoder *d, struct op *o)
 {
     static exec_fn *const table[COLUMNS] = {exec_min_u16, exec_min_s16, exec_min_u32,
                                             exec_min_s32, exec_min_u64, exec_min_s64};
-    return decode_extremum(d, o, table, exec_min_relu, exec_min_u16x2, exec_min_s16x2);
+    return decode_extremum(d, o, table, exec_min_relu, exec_min_relu16x2,
+                           exec_min_u16x2, exec_min_s16x2);
 }
 
 /* ---- sums of differences and of small products */

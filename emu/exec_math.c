@@ -1,12 +1,11 @@
 /* exec_math.c - reciprocals, roots, exponentials and sines; copysign, testp.
  *
- * PTX ISA 9.0, "Floating Point Instructions".  Approximations (.approx, .full) may be a
- * few units off on hardware; here they are the value that double arithmetic rounds to.
- */
+ * PTX ISA 9.0, "Floating Point Instructions".  Approximations are the value that double
+ * arithmetic rounds to, or what approx.h makes of it. */
+#include "emu/approx.h"
 #include "emu/exec.h"
-#include "emu/floats.h"
 
-enum { AUX_ROUND, AUX_FTZ, AUX_FN };
+enum { AUX_ROUND, AUX_FTZ, AUX_FN, AUX_APPROX };
 
 enum fn { FN_RCP, FN_SQRT, FN_RSQRT, FN_EX2, FN_LG2, FN_SIN, FN_COS, FN_TANH };
 
@@ -34,26 +33,29 @@ static double apply(enum fn fn, double x)
     return 0;
 }
 
-static uint32_t math32(const struct op *op, uint32_t a)
+static uint32_t math32(const struct warp *w, const struct op *op, uint32_t a)
 {
     bool ftz = op->aux[AUX_FTZ];
     double y = apply((enum fn)op->aux[AUX_FN], f32_of(ftz ? flush(a) : a));
     uint32_t r = float_encode(&format_f32, y, (enum rounding)op->aux[AUX_ROUND], false);
-    return ftz ? flush(r) : r;
+    if (ftz)
+        r = flush_result(&format_f32, r, y, (enum rounding)op->aux[AUX_ROUND]);
+    return op->aux[AUX_APPROX] ? approx_result(w, op, &format_f32, ftz, r, a, 0) : r;
 }
 
-EXEC1(math32, uint32_t, uint32_t, math32(op, a))
+EXEC1(math32, uint32_t, uint32_t, math32(w, op, a))
 
-static uint32_t math16(const struct op *op, uint32_t a)
+static uint32_t math16(const struct warp *w, const struct op *op, uint32_t a)
 {
     bool bf16 = op->type == PTX_T_BF16 || op->type == PTX_T_BF16X2;
     const struct format *f = bf16 ? &format_bf16 : &format_f16;
     double y = apply((enum fn)op->aux[AUX_FN], float_decode(f, a & 0xffffu));
-    return float_encode(f, y, ROUND_NEAREST, false);
+    uint32_t r = float_encode(f, y, ROUND_NEAREST, false);
+    return approx_result(w, op, f, false, r, a & 0xffffu, 0);
 }
 
-EXEC1(math16, uint32_t, uint32_t, math16(op, a))
-EXEC1(math16x2, uint32_t, uint32_t, math16(op, a >> 16) << 16 | math16(op, a))
+EXEC1(math16, uint32_t, uint32_t, math16(w, op, a))
+EXEC1(math16x2, uint32_t, uint32_t, math16(w, op, a >> 16) << 16 | math16(w, op, a))
 
 /* f64 in any direction: the host's own, switched for the moment. */
 static uint64_t math64(const struct op *op, uint64_t a)
@@ -82,6 +84,7 @@ static bool decode_math(struct decoder *d, struct op *o, enum fn fn)
     o->aux[AUX_ROUND] = rounding_of(i);
     o->aux[AUX_FTZ] = ptx_has(i, PTX_M_FTZ);
     o->aux[AUX_FN] = fn;
+    o->aux[AUX_APPROX] = approx;
     switch (o->type) {
     case PTX_T_F32:
         o->exec = exec_math32;

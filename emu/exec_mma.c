@@ -169,6 +169,11 @@ static void gather_scales(struct warp *w, const struct op *op, uint8_t *sfa,
 
 /* ---- mma */
 
+static bool is_fp8(enum mma_type type)
+{
+    return type == MMA_E4M3 || type == MMA_E5M2;
+}
+
 static enum flow exec_mma(struct warp *w, const struct op *op, uint32_t lanes)
 {
     const struct grid *g = w->cta->cluster->grid;
@@ -216,6 +221,7 @@ static enum flow exec_mma(struct warp *w, const struct op *op, uint32_t lanes)
             .n = 8,
             .accumulate = true,
             .saturate = flags & SATURATES,
+            .fp8_by_f16 = g->fp8_by_f16 && is_fp8((enum mma_type)op->aux[AUX_A]),
             .mode = mode,
         };
         mma_any(&mma);

@@ -199,6 +199,11 @@ static uint32_t compare(const struct warp *w, const struct op *op, int shift)
     return 0;
 }
 
+static bool is_packed(const struct op *op)
+{
+    return op->aux[AUX_KIND] == KIND_F16X2 || op->aux[AUX_KIND] == KIND_BF16X2;
+}
+
 static uint32_t combine(const struct warp *w, const struct op *op, uint32_t mask)
 {
     if (op->aux[AUX_BOOL] == BOOL_NONE)
@@ -220,7 +225,7 @@ static enum flow exec_setp(struct warp *w, const struct op *op, uint32_t lanes)
 
 static enum flow exec_setp_pair(struct warp *w, const struct op *op, uint32_t lanes)
 {
-    bool packed = op->aux[AUX_KIND] == KIND_F16X2 || op->aux[AUX_KIND] == KIND_BF16X2;
+    bool packed = is_packed(op);
     uint32_t low = compare(w, op, 0);
     uint32_t p = combine(w, op, low);
     uint32_t q = combine(w, op, packed ? compare(w, op, 16) : ~low);
@@ -359,10 +364,12 @@ static uint32_t truth(int type)
 static enum flow exec_set(struct warp *w, const struct op *op, uint32_t lanes)
 {
     uint32_t *d = opnd_lanes(w, &op->opnds[0]);
-    bool packed = op->first_type == PTX_T_F16X2 || op->first_type == PTX_T_BF16X2;
+    bool packed = is_packed(op);
     uint32_t low = combine(w, op, compare(w, op, 0));
     uint32_t high = packed ? combine(w, op, compare(w, op, 16)) : 0;
     uint32_t yes = truth(op->first_type);
+    if (packed) /* integers too: one of 16 bits in each half */
+        yes &= 0xffffu;
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         int lane = bits_lowest(rest);
         d[lane] = (low >> lane & 1 ? yes : 0) | (high >> lane & 1 ? yes << 16 : 0);

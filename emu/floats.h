@@ -33,6 +33,22 @@ static inline uint32_t flush(uint32_t a)
     return (a & 0x7f800000u) == 0 ? a & 0x80000000u : a;
 }
 
+/* .ftz of a result that is `bits` in format f, and was x before it was rounded.  Zero
+ * is what would be subnormal had it been rounded with as many digits as a normal number
+ * has: also some that became the least normal number by losing digits (an H200). */
+static inline uint32_t flush_result(const struct format *f, uint32_t bits, double x,
+                                    enum rounding r)
+{
+    double least = ldexp(1, 1 - f->bias), step = ldexp(least, -1 - f->man_bits);
+    double size = fabs(x);
+    bool away = r == (signbit(x) ? ROUND_DOWN : ROUND_UP);
+    if (r == ROUND_NEAREST ? size < least - step / 2
+        : away             ? size <= least - step
+                           : size < least)
+        return bits & (uint32_t)1 << (f->exp_bits + f->man_bits);
+    return bits;
+}
+
 /* [0, 1]; NaN gives 0. */
 static inline uint32_t saturate(uint32_t a)
 {
@@ -41,13 +57,19 @@ static inline uint32_t saturate(uint32_t a)
     return a > 0x3f800000u ? 0x3f800000u : a;
 }
 
-/* An f64 result: a NaN operand passes through, quieted; other NaNs are the default. */
+/* f64 instructions keep a NaN's sign and payload. */
+static inline uint64_t quiet64(uint64_t a)
+{
+    return a | (uint64_t)1 << 51;
+}
+
+/* An f64 result: a NaN operand passes through, quieted; other NaNs are the default.  Of
+ * two it is the second one, for div the first, for fma the second, third or first. */
 static inline uint64_t canon64(double x, uint64_t a, uint64_t b)
 {
     if (!(x != x))
         return bits_of_f64(x);
-    uint64_t quiet = (uint64_t)1 << 51;
-    return is_nan64(a) ? a | quiet : is_nan64(b) ? b | quiet : NAN_F64;
+    return is_nan64(b) ? quiet64(b) : is_nan64(a) ? quiet64(a) : NAN_F64;
 }
 
 /* Floats in the order of their values, -0 below +0, as unsigned integers. */

@@ -306,13 +306,13 @@ static void tell(struct report *r, CUresult code)
 {
     const struct env *e = env();
     const char *text = report_text(r), *name = "";
-    char strategy[STRATEGY_MAX_TEXT + 16], again[sizeof strategy + 64];
+    char strategy[STRATEGY_MAX_TEXT + 16], again[sizeof strategy + 96];
     char more[2 * sizeof again + 100];
     size_t bytes = strlen(text) + sizeof again + 200;
 
-    snprintf(again, sizeof again, "FP4EMU_STRATEGY=%s FP4EMU_SEED=%llu",
+    snprintf(again, sizeof again, "FP4EMU_STRATEGY=%s FP4EMU_SEED=%llu%s",
              strategy_text(e->strategy, &e->rule, strategy, sizeof strategy),
-             (unsigned long long)e->seed);
+             (unsigned long long)e->seed, e->perturb ? " FP4EMU_APPROX=perturb" : "");
     cuGetErrorName(code, &name);
     free(report_copy);
     report_copy = malloc(bytes);
@@ -402,6 +402,8 @@ static void fill_grid(const struct launch *l, struct report *r)
     grid.checks = &e->check;
     grid.no_checks = e->check.off;
     grid.mma_as_hardware = e->mma == MMA_HARDWARE;
+    grid.perturb = e->perturb;
+    grid.fp8_by_f16 = shown_device()->cc < 120;
     grid.sm_count = shown_device()->sm_count;
     grid.first_clusters = first_clusters(l);
     grid.most_resident = most_resident(l);

@@ -336,6 +336,8 @@ struct grid {
     bool no_checks; /* FP4EMU_CHECK=off: hazard checks that can be left out are */
     const struct check_set *checks; /* which are on; NULL: the default (checks.h) */
     bool mma_as_hardware;           /* enum mma_mode of block-scaled MMAs */
+    bool fp8_by_f16;                /* mma_any.h, for mma.sync */
+    bool perturb;                   /* approx.h */
     int sm_count;                   /* for %nsmid, 0: 148 */
     uint32_t registers;      /* of a thread at launch; 0: the kernel states no bound */
     uint64_t step_limit;     /* warp instructions of one cluster; 0: none */

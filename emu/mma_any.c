@@ -228,23 +228,40 @@ static double cut_to_e8m13(double x)
     return ldexp(trunc(ldexp(significand, 14)), exponent - 14);
 }
 
+/* The exponent that an element is aligned by: its field's, but as f16 of e4m3 it has
+ * none that are subnormal. */
+static int align_of(const struct mma_any *m, enum mma_type type, uint32_t code)
+{
+    struct parts p = parts_of(format_of(type), code);
+    int exponent;
+    if (!m->fp8_by_f16 || p.significand == 0)
+        return p.align;
+    frexp(ldexp(p.significand, p.exponent), &exponent);
+    return exponent - 1 > -14 ? exponent - 1 : -14;
+}
+
+/* Is element k in this step of a sum? */
+static bool in_step(const struct mma_any *m, int k, int step)
+{
+    return !m->fp8_by_f16 || k / 2 % 2 == step;
+}
+
 /* The terms of one element, aligned to the largest exponent and cut. */
 static uint32_t modelled(const struct mma_any *m, const struct operands *x, int row,
-                         int column, double d)
+                         int column, double d, int step)
 {
-    const struct format *fa = format_of(m->a_type), *fb = format_of(m->b_type);
     int scale = x->a_scale[row] + x->b_scale[column];
     bool coarse = m->is_wgmma && mma_any_k(m->a_type) == 32;
     int fraction = coarse ? COARSE_FRACTION : FRACTION;
     int largest = d_exponent(m, d);
     double plain = d, products[MMA_ANY_MAX_K];
     for (int k = 0; k < mma_any_k(m->a_type); k++) {
-        products[k] = x->a[k][row] * x->b[column][k];
+        products[k] = in_step(m, k, step) ? x->a[k][row] * x->b[column][k] : 0;
         plain += products[k];
         if (products[k] == 0 || !isfinite(products[k]))
             continue;
-        int e = parts_of(fa, x->a_code[k][row]).align +
-                parts_of(fb, x->b_code[column][k]).align + scale;
+        int e = align_of(m, m->a_type, x->a_code[k][row]) +
+                align_of(m, m->b_type, x->b_code[column][k]) + scale;
         largest = e > largest ? e : largest;
     }
     if (x->a_nan[row] || x->b_nan[column])
@@ -263,12 +280,23 @@ static uint32_t modelled(const struct mma_any *m, const struct operands *x, int 
     return encode(m, result, m->result == MMA_TO_F16 ? ROUND_NEAREST : ROUND_ZERO);
 }
 
+/* Two sums that begin with 0 and with the first one; D is added at last. */
+static uint32_t modelled_by_f16(const struct mma_any *m, const struct operands *x,
+                                int row, int column, uint32_t d)
+{
+    const struct format *f = m->result == MMA_TO_F16 ? &format_f16 : &format_f32;
+    uint32_t sum = modelled(m, x, row, column, 0, 0);
+    sum = modelled(m, x, row, column, float_decode(f, sum), 1);
+    return encode(m, fma_to_odd(float_decode(f, sum), 1, old_d(m, d)), ROUND_NEAREST);
+}
+
 static void column_hardware(const struct mma_any *m, const struct operands *x,
                             int column)
 {
     uint32_t *at = m->d + column * m->rows;
     for (int row = 0; row < m->rows; row++)
-        at[row] = modelled(m, x, row, column, old_d(m, at[row]));
+        at[row] = m->fp8_by_f16 ? modelled_by_f16(m, x, row, column, at[row])
+                                : modelled(m, x, row, column, old_d(m, at[row]), 0);
 }
 
 /* ---- integers */

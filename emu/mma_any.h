@@ -41,6 +41,9 @@ struct mma_any {
     bool saturate;    /* integers */
     int scale_d_down; /* D is first multiplied by 2^-this */
     bool is_wgmma;    /* mode hardware of FP8: 13 fraction bits, and 13 in the result */
+    bool fp8_by_f16;  /* mode hardware: elements are made f16; 0 1 of each four are
+                         summed, then 2 3, then D is added, as ptxas has it before
+                         sm_120 (it was seen on an H200) */
     enum mma_mode mode;
 };
 

@@ -24,15 +24,24 @@ $(B)/tests/t_runtime $(B)/tests/t_problem $(B)/tests/t_manifest $(B)/tests/t_run
 
 $(B)/tests/t_h200: $(B)/tests/h200/tma_copy.o
 # The emulator is opened when the tests run.
-$(B)/tests/t_runtime_emu $(B)/tests/t_h200: | $(B)/lib/emu/libcuda.so.1
+$(B)/tests/t_conform: $(B)/tests/h200/conform.o
+$(B)/tests/t_runtime_emu $(B)/tests/t_h200 $(B)/tests/t_conform: | $(B)/lib/emu/libcuda.so.1
 
-# One program of a real sm_90 GPU.  It is built from its sources in one go, without
+# Programs for a real sm_90 GPU.  They are built from their sources in one go, without
 # the preflight: a machine with such a GPU needs cuda.h and a compiler, and no Lua.
-H200_SRCS = tests/h200/main.c tests/h200/tma_copy.c $(RUNTIME_SRCS) core/target.c
-$(B)/tests/h200/tma_copy: $(H200_SRCS) tests/h200/tma_copy.h $(wildcard runtime/*.h core/*.h core/*.def)
+H200_SRCS = $(RUNTIME_SRCS) core/target.c
+H200_TMA = tests/h200/main.c tests/h200/tma_copy.c
+H200_CONFORM = tests/h200/conform_main.c tests/h200/conform.c
+$(B)/tests/h200/tma_copy: $(H200_TMA)
+$(B)/tests/h200/conform: $(H200_CONFORM)
+$(B)/tests/h200/tma_copy $(B)/tests/h200/conform: $(H200_SRCS) $(wildcard tests/h200/*.h runtime/*.h core/*.h core/*.def)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(filter-out -MMD -MP,$(ALL_CFLAGS)) $(CUDA_CFLAGS) -o $@ $(H200_SRCS) \
+	$(Q)$(CC) $(filter-out -MMD -MP,$(ALL_CFLAGS)) $(CUDA_CFLAGS) -o $@ $(filter %.c,$^) \
 	    $(ALL_LDFLAGS) -ldl
-.PHONY: h200-test
+.PHONY: h200-test h200-conform
 h200-test: $(B)/tests/h200/tma_copy
 	@$< $(if $(DRIVER),--driver $(DRIVER)) tests/h200/tma_copy.ptx
+# RECORD=1 writes what the GPU answers into the tree, else it is compared with that.
+h200-conform: $(B)/tests/h200/conform
+	@$< $(if $(DRIVER),--driver $(DRIVER)) \
+	    $(if $(RECORD),--record,--compare) tests/h200/conform_h200.txt

@@ -88,11 +88,14 @@ static const char *kernel_text(struct arena *arena, const struct emu_insn *i,
 
 static void launch(const struct emu_insn *insn, size_t count,
                    const uint64_t operands[][EMU_INSN_SOURCES], uint64_t *results,
-                   bool guarded)
+                   bool guarded, uint64_t seed)
 {
     struct arena *arena = arena_new();
     size_t padded = (count + BLOCK - 1) / BLOCK * BLOCK;
-    struct emu_run r = {.ptx = kernel_text(arena, insn, guarded), .threads = BLOCK};
+    struct emu_run r = {.ptx = kernel_text(arena, insn, guarded),
+                        .threads = BLOCK,
+                        .perturb = seed != 0,
+                        .seed = seed};
     r.grid[0] = (uint32_t)(padded / BLOCK);
     uint64_t in = emu_alloc(&r, padded * sizeof operands[0]);
     uint64_t out = emu_alloc(&r, padded * sizeof *results);
@@ -109,14 +112,15 @@ static void launch(const struct emu_insn *insn, size_t count,
     arena_free(arena);
 }
 
-void emu_insn_run(const struct emu_insn *insn, size_t count,
-                  const uint64_t operands[][EMU_INSN_SOURCES], uint64_t *results)
+void emu_insn_run_perturbed(const struct emu_insn *insn, uint64_t seed, size_t count,
+                            const uint64_t operands[][EMU_INSN_SOURCES],
+                            uint64_t *results)
 {
     uint64_t *guarded = calloc(count, sizeof *guarded);
     if (!guarded)
         abort();
-    launch(insn, count, operands, results, false);
-    launch(insn, count, operands, guarded, true);
+    launch(insn, count, operands, results, false, seed);
+    launch(insn, count, operands, guarded, true, seed);
     uint64_t kept = insn->types[0] == 'p' ? 0 : KEPT;
     for (size_t i = 0; i < count; i++) {
         uint64_t want = i % 3 ? results[i] : kept;
@@ -126,6 +130,12 @@ void emu_insn_run(const struct emu_insn *insn, size_t count,
                       i, (unsigned long long)guarded[i], (unsigned long long)want);
     }
     free(guarded);
+}
+
+void emu_insn_run(const struct emu_insn *insn, size_t count,
+                  const uint64_t operands[][EMU_INSN_SOURCES], uint64_t *results)
+{
+    emu_insn_run_perturbed(insn, 0, count, operands, results);
 }
 
 size_t emu_insn_product(const struct emu_insn *insn, const uint64_t *values,

@@ -23,6 +23,11 @@ struct emu_insn {
 void emu_insn_run(const struct emu_insn *insn, size_t count,
                   const uint64_t operands[][EMU_INSN_SOURCES], uint64_t *results);
 
+/* The same with FP4EMU_APPROX=perturb. */
+void emu_insn_run_perturbed(const struct emu_insn *insn, uint64_t seed, size_t count,
+                            const uint64_t operands[][EMU_INSN_SOURCES],
+                            uint64_t *results);
+
 /* All combinations of `values` in as many sources as the instruction has (shift amounts
  * and the like from `last` for the last source, when it is not NULL).  The caller frees
  * *operands. */

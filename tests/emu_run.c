@@ -79,6 +79,7 @@ bool emu_launch(struct emu_run *r)
         !strategy_parse(r->strategy, &g->strategy, &g->rule, why, sizeof why))
         test_fail(__FILE__, __LINE__, "%s: %s", r->strategy, why);
     g->seed = r->seed ? r->seed : 1;
+    g->perturb = r->perturb;
     g->threads = 1;
     g->first_clusters = r->first_clusters;
     g->registers = r->registers;

@@ -27,6 +27,7 @@ struct emu_run {
     uint32_t registers;      /* of a thread at launch; 0: no bound is stated */
     uint32_t first_clusters; /* launched at first; 0: all */
     const char *checks;      /* as FP4EMU_CHECK; NULL: default */
+    bool perturb;            /* as FP4EMU_APPROX=perturb */
     /* -- filled in */
     struct arena *arena;
     struct diags *diags;

@@ -393,7 +393,7 @@ TEST(all_halves_to_f32)
     uint64_t *brain = run("cvt.f32.bf16 %0, %1;", "rh", 65536, list);
     for (uint32_t i = 0; i < 65536; i++) {
         CHECK_EQ(half[i], widened(&f16, i));
-        CHECK_EQ(brain[i], widened(&bf16, i));
+        CHECK_EQ(brain[i], i << 16); /* NaN as well */
     }
     free(half);
     free(brain);
@@ -729,7 +729,10 @@ static uint64_t want_f32_f64(src s)
     fesetround(mode);
     volatile float r = (float)x;
     fesetround(FE_TONEAREST);
-    return f_bits(r);
+    float kept = r;
+    uint32_t b; /* a NaN's own bits: as on a GPU, sign and payload stay */
+    memcpy(&b, &kept, sizeof b);
+    return b;
 }
 
 static uint64_t want_f64_f32(src s)

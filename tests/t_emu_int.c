@@ -444,9 +444,15 @@ TEST(funnel_shifts)
 
 /* ---- bit fields */
 
+/* Beyond 255 PTX leaves it open. */
+static uint64_t place(uint64_t x, int bits)
+{
+    return bits == 32 ? x & 255 : x < 255 ? x : 255;
+}
+
 static uint64_t field(src s, int bits, bool is_signed)
 {
-    uint64_t pos = s[1] & 255, len = s[2] & 255, r = 0;
+    uint64_t pos = place(s[1], bits), len = place(s[2], bits), r = 0;
     uint64_t top =
         pos + len - 1 < (uint64_t)bits - 1 ? pos + len - 1 : (uint64_t)bits - 1;
     uint64_t fill = is_signed && len ? s[0] >> top & 1 : 0;
@@ -472,7 +478,7 @@ static uint64_t bfi_32(src s)
 
 static uint64_t bfi_64(src s)
 {
-    uint64_t pos = s[2] & 255, len = s[3] & 255, r = 0;
+    uint64_t pos = place(s[2], 64), len = place(s[3], 64), r = 0;
     for (uint64_t i = 0; i < 64; i++)
         r |= (i >= pos && i < pos + len ? s[0] >> (i - pos) & 1 : s[1] >> i & 1) << i;
     return r;
