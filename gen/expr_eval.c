@@ -52,7 +52,7 @@ static float e5m2_decode(uint32_t code)
     return f16_decode((uint16_t)(code << 8));
 }
 
-static uint32_t narrow_code(enum expr_type t, float x)
+uint32_t expr_narrow_code(enum expr_type t, float x)
 {
     switch (t) {
     case EXPR_TYPE_BF16:
@@ -283,13 +283,30 @@ static uint32_t apply(const struct expr_node *n, uint32_t a, uint32_t b, uint32_
     case EXPR_TO_E4M3:
     case EXPR_TO_E5M2:
     case EXPR_TO_E2M1:
-        return narrow_code(n->type, float_of(a));
+        return expr_narrow_code(n->type, float_of(a));
     case EXPR_WIDEN:
         return bits_of(narrow_value(t, a));
     default:
         if (t == EXPR_F32)
             return float_op(n->op, float_of(a), float_of(b), float_of(c));
         return int_op(n->op, t == EXPR_S32, a, b);
+    }
+}
+
+/* How far hardware may be from y = op(x): PTX ISA 9.0, and docs/numerics.md. */
+static float approximation_error(enum expr_op op, float x, float y)
+{
+    switch (op) {
+    case EXPR_EX2_APPROX:
+        return 0x1p-22f * fabsf(y);
+    case EXPR_LG2_APPROX:
+        return x > 0.5f && x < 2 ? 0x1p-22f : 0x1p-22f * fabsf(y);
+    case EXPR_RSQRT_APPROX:
+        return 0x1.13p-23f * fabsf(y); /* 2^-22.9 */
+    case EXPR_TANH_APPROX:
+        return 0x1p-11f * fabsf(y);
+    default: /* rcp, sqrt */
+        return 0x1p-23f * fabsf(y);
     }
 }
 
@@ -422,6 +439,23 @@ static void eval_node(struct eval *v, const struct expr_node *n)
     }
 }
 
+static void move(const struct eval *v, const struct expr_node *n)
+{
+    uint32_t *out = v->values[n->id];
+    int per = n->shape == EXPR_SHAPE_BLOCK ? n->block : 1;
+    for (int i = 0; i < value_count(v, n); i++) {
+        float y = float_of(out[i]), by;
+        if (!isfinite(y))
+            continue;
+        if (v->row->move)
+            by = v->row->move[i];
+        else
+            by = approximation_error(n->op, float_of(value_at(v, n->args[0], i, per)),
+                                     y);
+        out[i] = bits_of(y + by);
+    }
+}
+
 /* ---- outputs with scales */
 
 static uint32_t scramble(uint32_t x)
@@ -542,8 +576,11 @@ void expr_eval(struct arena *a, const struct expr *e, const struct expr_row *r,
     bool *marks = expr_reachable(e, a);
     v.values = ARENA_ARRAY(a, uint32_t *, (size_t)e->node_count + 1);
     for (int i = 0; i < e->node_count; i++)
-        if (marks[i])
+        if (marks[i]) {
             eval_node(&v, e->nodes[i]);
+            if (e->nodes[i] == r->moved)
+                move(&v, e->nodes[i]);
+        }
     for (int i = 0; i < e->output_count; i++)
         eval_output(&v, &e->outputs[i], &out[i]);
 }

@@ -21,6 +21,10 @@ struct expr_row {
     float alpha;
     const float *acc;            /* cols */
     const struct expr_arg *args; /* as e->inputs */
+    /* For run_slack.h: the values of a node are moved, by `move`, or without it by what
+     * the instruction may be off at most. */
+    const struct expr_node *moved;
+    const float *move;
 };
 
 struct expr_values {
@@ -28,6 +32,9 @@ struct expr_values {
     uint8_t *scales; /* one a block */
     float amax;
 };
+
+/* The code of x in a type of 16, 8 or 4 bits, as casts and outputs have it. */
+uint32_t expr_narrow_code(enum expr_type t, float x);
 
 /* Fills out[0 .. output_count - 1]; arrays live in `a`.  Columns from N on: elements
  * are what the padding of the operands gives, blocks see zeros. */

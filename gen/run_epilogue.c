@@ -6,6 +6,7 @@
 
 #include "core/fp4.h"
 #include "gen/expr_eval.h"
+#include "gen/run_slack.h"
 #include "tests/ref.h"
 
 enum { CHUNK = 64 /* largest multiple of columns that an expression needs */ };
@@ -24,7 +25,16 @@ struct row {
     struct expr_row input;
     struct expr_arg args[EXPR_MAX_INPUTS];
     struct expr_values want[EXPR_MAX_OUTPUTS];
+    bool is_approximate;
+    struct slack *slack[EXPR_MAX_OUTPUTS]; /* made when asked for */
 };
+
+static const struct slack *slack(struct row *w, int k)
+{
+    if (!w->slack[k])
+        w->slack[k] = slack_of(w->arena, w->r->e, &w->input, k);
+    return w->slack[k];
+}
 
 /* Columns behind the last one read the last one, as in the kernel. */
 static const uint32_t *columns_of(struct row *w, const struct run_arg *arg)
@@ -111,12 +121,6 @@ static bool is_nan32(uint32_t bits)
     return (bits & 0x7fffffffu) > 0x7f800000u;
 }
 
-static uint8_t scale_at(const struct run_output *o, size_t row, size_t b)
-{
-    const size_t cols = o->d.n, block = o->about->scale_block;
-    return o->scales[GUARD_BYTES + run_scale_offset(row, b, cols, block)];
-}
-
 static size_t scale_count(const struct run_output *o)
 {
     return (o->d.n + o->about->scale_block - 1) / o->about->scale_block;
@@ -163,6 +167,29 @@ static void quantize_row(struct row *w, int k, uint8_t *codes, uint8_t *scales)
     }
 }
 
+static uint8_t scale_at(const struct run_output *o, size_t row, size_t b)
+{
+    const size_t cols = o->d.n, block = o->about->scale_block;
+    return o->scales[GUARD_BYTES + run_scale_offset(row, b, cols, block)];
+}
+
+/* As note(), but others are right if they may come of approximations. */
+static void note_near(struct epilogue_compared *c, struct row *w, int k, bool is_scale,
+                      size_t col, uint32_t got, uint32_t want, uint32_t reference)
+{
+    const struct run_output *o = &w->r->outs[k];
+    bool near = false;
+    if (w->is_approximate && (got != want || got != reference)) {
+        const size_t block = o->about->scale_block;
+        const uint8_t scale =
+            o->scales && !is_scale ? scale_at(o, w->row, col / block) : 0;
+        near = is_scale ? slack_has_scale(slack(w, k), col, (uint8_t)got)
+                        : slack_has_code(slack(w, k), col, scale, got);
+    }
+    c->near += near;
+    note(c, w->row, k, is_scale, col, got, near ? got : want, near ? got : reference);
+}
+
 static void compare_output(struct epilogue_compared *c, struct row *w, int k)
 {
     const struct expr_output *o = &w->r->e->outputs[k];
@@ -179,22 +206,35 @@ static void compare_output(struct epilogue_compared *c, struct row *w, int k)
         uint32_t got = run_output_code(out, w->row, col), want = v->codes[col];
         if (o->format == EXPR_OUT_F32 && is_nan32(got) && is_nan32(want))
             got = want;
-        note(c, w->row, k, false, col, got, want, codes ? codes[col] : want);
+        note_near(c, w, k, false, col, got, want, codes ? codes[col] : want);
     }
     for (size_t b = 0; out->scales && b < scale_count(out); b++)
-        note(c, w->row, k, true, b, scale_at(out, w->row, b), v->scales[b],
-             scales ? scales[b] : v->scales[b]);
+        note_near(c, w, k, true, b, scale_at(out, w->row, b), v->scales[b],
+                  scales ? scales[b] : v->scales[b]);
 }
 
-static void compare_row(struct epilogue_compared *c, struct row *w, float *amax)
+/* The least and the largest that amax may be. */
+struct range {
+    float low, high;
+};
+
+static void widen(struct range *r, float low, float high)
+{
+    r->low = low > r->low ? low : r->low;
+    r->high = high > r->high ? high : r->high;
+}
+
+static void compare_row(struct epilogue_compared *c, struct row *w, struct range *amax)
 {
     fill_input(w);
     expr_eval(w->arena, w->r->e, &w->input, w->want);
     for (int k = 0; k < w->r->e->output_count; k++) {
         if (w->r->e->outputs[k].format != EXPR_OUT_AMAX)
             compare_output(c, w, k);
-        else if (w->want[k].amax > amax[k])
-            amax[k] = w->want[k].amax;
+        else if (w->is_approximate)
+            widen(&amax[k], slack(w, k)->amax_low, slack(w, k)->amax_high);
+        else
+            widen(&amax[k], w->want[k].amax, w->want[k].amax);
     }
 }
 
@@ -217,21 +257,28 @@ static void compare_padding(struct epilogue_compared *c, const struct epilogue_r
 }
 
 static void compare_amax(struct epilogue_compared *c, const struct epilogue_run *r,
-                         int k, float amax)
+                         int k, struct range amax)
 {
     uint32_t want, got = run_output_code(&r->outs[k], 0, 0);
-    memcpy(&want, &amax, sizeof want);
+    float x;
+    memcpy(&x, &got, sizeof x);
+    if (amax.low <= x && x <= amax.high)
+        want = got;
+    else
+        memcpy(&want, &amax.high, sizeof want);
     note(c, 0, k, false, 0, got, want, want);
 }
 
 bool epilogue_compare(const struct epilogue_run *r, size_t first, size_t step,
                       struct epilogue_compared *out)
 {
-    float amax[EXPR_MAX_OUTPUTS] = {0};
+    struct range amax[EXPR_MAX_OUTPUTS] = {{0, 0}};
+    const bool is_approximate = epilogue_is_approximate(r->e);
     *out = (struct epilogue_compared){0};
     for (size_t row = first; row < r->m; row += step) {
         struct arena *scratch = arena_new();
-        struct row w = {.arena = scratch, .r = r, .row = row};
+        struct row w = {
+            .arena = scratch, .r = r, .row = row, .is_approximate = is_approximate};
         compare_row(out, &w, amax);
         arena_free(scratch);
     }

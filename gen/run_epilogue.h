@@ -2,7 +2,8 @@
  *
  * The sums are those of a kernel without epilogue; the expression is evaluated on the
  * host (gen/expr_eval.h), and blocks with scales are quantised by the independent
- * reference (tests/ref.h) too.  On the emulator every bit must agree. */
+ * reference (tests/ref.h) too.  Every bit must agree, but what approximate instructions
+ * make may be off as far as these may (gen/run_slack.h), whatever the driver. */
 #ifndef FP4GEN_RUN_EPILOGUE_H
 #define FP4GEN_RUN_EPILOGUE_H
 
@@ -21,6 +22,7 @@ struct epilogue_run {
 
 struct epilogue_compared {
     uint64_t elements, wrong; /* elements and scales, each counted once */
+    uint64_t near;            /* others, but such as approximations may give */
     int output;               /* of the first one that is wrong */
     bool is_scale;
     bool by_reference; /* the quantiser of tests/ref.h says so, not the expression */

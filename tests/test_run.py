@@ -211,6 +211,26 @@ def test_wrong_element_is_named(tmp_path):
     assert int(col) % 32 in (2, 3)
 
 
+@pytest.mark.parametrize("mode, same", (("nearest", True), ("perturb", False)))
+def test_approximations_have_bounds(mode, same):
+    args = ("--driver", "emu", "--check", *TILE, "--d-type", "f32", "-m", "50", "-n", "72",
+            "-k", "96")
+    env = {"FP4EMU_APPROX": mode, "FP4EMU_SEED": "3"}
+    code, text, err = gen("run", "--epilogue", "softcap", *args, env=env)
+    if "epilogue-no-llvm" in err:
+        pytest.skip("libfp4gen-llvm.so is not built: no LLVM 22")
+    assert code == 0, text + err
+    equal, near = re.search(r"outputs: (\d+) of 3600 elements and scales as evaluated"
+                            r"(?:, (\d+) others within the bounds of approximations)?",
+                            text).groups()
+    assert int(equal) + int(near or 0) == 3600
+    assert (int(equal) == 3600) == same
+    # What has a last place of its own does not move.
+    code, text, err = gen("run", "quantize_nvfp4", "--driver", "emu", "--check", "-m", "50",
+                          "-k", "272", env=env)
+    assert code == 0 and "0 wrong" in text, text + err
+
+
 def test_bytes_between_rows_are_guarded(tmp_path):
     """A map of D as wide as D: the store then writes all 16 bytes of the last piece."""
     ptx = kernel()
