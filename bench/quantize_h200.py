@@ -225,16 +225,21 @@ class Problem:
         return launch
 
 
-OPS = {  # op: options, bytes a value, columns of X for one of the result
-    "quantize_nvfp4": ([], 2.5625, 1),
-    "silu_mul_quantize_nvfp4": ([], 4.5625, 2),
-    "deinterleave_quantize_nvfp4": ([], 4.5625, 2),  # sectors hold both groups
-    "dequantize_nvfp4": ([], 2.5625, 1),
+WIDTHS = {  # op: columns of X for one of the result
+    "quantize_nvfp4": 1,
+    "silu_mul_quantize_nvfp4": 2,
+    "deinterleave_quantize_nvfp4": 2,  # sectors hold both groups
+    "dequantize_nvfp4": 1,
 }
+MORE = {"dequantize_nvfp4, f32": ["dequantize_nvfp4", "--set", "x.type=f32"]}
 
 
 def op_of(ptx):
     return ptx.split(b"// op: ")[1].split(b"\n")[0].decode()
+
+
+def x_bytes_of(ptx):
+    return 4 if b"// x-type: f32\n" in ptx else 2
 
 
 def kernels(args):
@@ -244,9 +249,10 @@ def kernels(args):
     gen = os.path.join(ROOT, "bin", "gen")
     cc = "".join(map(str, torch.cuda.get_device_capability()))
     target = {"90": "sm_90a", "100": "sm_100f", "103": "sm_103f"}.get(cc, "sm_80")
-    return [(op, subprocess.run([gen, op, "--target", target, *options], check=True,
-                                capture_output=True).stdout)
-            for op, (options, _, _) in OPS.items()]
+    wanted = {op: [op] for op in WIDTHS} | MORE
+    return [(name, subprocess.run([gen, *command, "--target", target], check=True,
+                                  capture_output=True).stdout)
+            for name, command in wanted.items()]
 
 
 def compare(lib, ours, sizes, copy, with_others):
@@ -279,15 +285,17 @@ def compare(lib, ours, sizes, copy, with_others):
 
 
 def show_others(lib, ours, copy, m=8192, k=8192):
-    print("\nthe other kernels, bf16, scales 128x4")
+    print("\nthe other kernels, scales 128x4, bf16 but where it says f32")
     codes = [torch.randint(0, 256, (m, k // 2), device="cuda", dtype=torch.uint8)
              for _ in range(4)]
     scales = [torch.randint(0, 0x7f, (scale_bytes(m, k),), device="cuda",
                             dtype=torch.uint8) for _ in range(4)]
     words = torch.ones(8, device="cuda")
-    for name, kernel, op, by_amax in ours:
-        _, bytes_a_value, width = OPS[op]
-        x = [torch.randn(m, k * width, device="cuda", dtype=torch.bfloat16)
+    for name, kernel, op, x_bytes, by_amax in ours:
+        width = WIDTHS[op]
+        bytes_a_value = 0.5625 + width * x_bytes
+        x = [torch.randn(m, k * width, device="cuda",
+                         dtype=torch.float32 if x_bytes == 4 else torch.bfloat16)
              for _ in range(4)]
 
         def launch(i):
@@ -298,7 +306,7 @@ def show_others(lib, ours, copy, m=8192, k=8192):
             lib.call("fp4gen_quantize", kernel, ctypes.byref(a))
         us = graph_time_us(launch, 4)
         if by_amax:
-            bytes_a_value += 2 * width
+            bytes_a_value += x_bytes * width
         gbps = m * k * bytes_a_value / us * 1e-3
         label = name + (", amax first" if by_amax else "")
         print(f"{m:>6} x {k:<5}{label:40} {us:9.2f} {gbps:7.0f} {gbps / copy:8.3f}",
@@ -313,15 +321,15 @@ def main():
     p.add_argument("--no-others", action="store_true")
     args = p.parse_args()
     lib = Library(args.lib)
-    ours = [(name, lib.load(text), op_of(text)) for name, text in kernels(args)]
+    ours = [(name, lib.load(text), op_of(text), x_bytes_of(text))
+            for name, text in kernels(args)]
     copy = copy_gbps("cuda")
     print(f"{torch.cuda.get_device_name()}, 'of copy' is of {copy:.0f} GB/s")
     sizes = [tuple(map(int, size.split("x"))) for size in args.sizes.split(",")]
-    compare(lib, [(n, kernel) for n, kernel, op in ours if op == "quantize_nvfp4"],
+    compare(lib, [(n, kernel) for n, kernel, op, _ in ours if op == "quantize_nvfp4"],
             sizes, copy, not args.no_others)
-    show_others(lib, [(n, kernel, op, amax) for n, kernel, op in ours
-                      for amax in ([False, True] if op == "quantize_nvfp4" else [False])
-                      if op != "quantize_nvfp4" or amax], copy)
+    show_others(lib, [(n, kernel, op, x_bytes, op == "quantize_nvfp4")
+                      for n, kernel, op, x_bytes in ours], copy)
 
 
 if __name__ == "__main__":

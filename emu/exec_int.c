@@ -359,7 +359,9 @@ bool decode_MAD24(struct decoder *d, struct op *o)
 }
 
 /* ---- div and rem: a zero divisor ends the launch, since what hardware returns is not
- * defined and a kernel that divides by zero is wrong */
+ * defined and a kernel that divides by zero is wrong.  (On an H200 the quotient has all
+ * bits set, the lower 32 of 64 where the dividend is below 2^32; the remainder is the
+ * dividend, of 16 bits 0xffff.) */
 
 static uint64_t quotient(uint64_t a, uint64_t b, bool sign, bool remainder)
 {
