@@ -121,7 +121,9 @@ void fp4gen_kernel_get_info(const fp4gen_kernel *k, fp4gen_kernel_info *out);
 /* A parameter of the epilogue. */
 typedef struct fp4gen_arg {
     const char *name;
-    double value;     /* of a scalar; used when address is 0 */
+    double value;     /* of a scalar; used when address is 0.  What values are divided
+                         by, as a global scale, must be finite and above 0; behind an
+                         address nobody looks. */
     uint64_t address; /* on the device: of a scalar, or 0; of the elements else, a
                          multiple of 16 */
     uint64_t ld;      /* of aux: bytes from row to row; 0: dense */

@@ -141,7 +141,7 @@ void quantize_run(struct quantize_device *q, struct quantize_data *d,
     if (global == GLOBAL_BY_AMAX)
         d->global = globals[2];
     else if (to_codes && d->m && d->k)
-        CHECK(globals[2] == d->global);
+        CHECK(memcmp(&globals[2], &d->global, sizeof d->global) == 0);
     download(q->dev, d->x, d->x_bytes, a.x);
     download(q->dev, d->codes, d->codes_bytes, a.codes);
     download(q->dev, d->scales, d->scales_bytes, a.scales);

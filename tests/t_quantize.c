@@ -418,6 +418,24 @@ TEST(nothing_behind_an_odd_k)
     }
 }
 
+/* Behind a pointer nobody looks: by the letter of docs/numerics.md, and what is padding
+ * stays 0. */
+TEST(global_scales_that_are_none)
+{
+    static const float globals[] = {0,          -0.0f,    -1,        -0x1p-149f,
+                                    -0x1p-130f, INFINITY, -INFINITY, NAN};
+    for (size_t p = 0; p < COUNT_OF(path_words); p++) {
+        struct quantize_device q = quantize_open(path_words[p]);
+        for (size_t g = 0; g < COUNT_OF(globals); g++) {
+            struct quantize_data d = quantize_problem(&q, 37, 75, g, 100 + g);
+            d.global = globals[g];
+            quantize_check(&q, &d, GLOBAL_BY_POINTER);
+            quantize_data_free(&d);
+        }
+        quantize_close(&q);
+    }
+}
+
 TEST(amax_may_be_there_already)
 {
     struct quantize_device q = quantize_open("quantize_nvfp4 layout=linear");
