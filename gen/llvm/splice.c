@@ -45,6 +45,8 @@ struct text {
     int line_count;
     struct reg *regs;
     int reg_count, reg_cap;
+    int *found[CLASS_COUNT]; /* by LLVM's number: index + 1; 0: not met yet */
+    int found_cap[CLASS_COUNT];
     int next[CLASS_COUNT]; /* numbers given out */
     const char *skip_to;   /* label at which the usual way goes on; NULL: it is here */
     size_t skip_chars;
@@ -78,12 +80,27 @@ static size_t reg_chars(const char *s, enum reg_class *class, int *number)
     return 0;
 }
 
+/* LLVM counts its registers from 1 on, class by class. */
+static int *found_slot(struct text *t, enum reg_class class, int number)
+{
+    int cap = t->found_cap[class];
+    if (number >= cap) {
+        const int *old = t->found[class];
+        int more = number < 128 ? 256 : 2 * number;
+        t->found[class] = ARENA_ARRAY(t->arena, int, (size_t)more);
+        if (old)
+            memcpy(t->found[class], old, (size_t)cap * sizeof *old);
+        t->found_cap[class] = more;
+    }
+    return &t->found[class][number];
+}
+
 /* Index: the array may move when one is added. */
 static int find_reg(struct text *t, enum reg_class class, int number)
 {
-    for (int i = 0; i < t->reg_count; i++)
-        if (t->regs[i].class == class && t->regs[i].number == number)
-            return i;
+    int *slot = found_slot(t, class, number);
+    if (*slot)
+        return *slot - 1;
     if (t->reg_count == t->reg_cap) {
         struct reg *old = t->regs;
         t->reg_cap = t->reg_cap ? t->reg_cap * 2 : 256;
@@ -92,7 +109,8 @@ static int find_reg(struct text *t, enum reg_class class, int number)
             memcpy(t->regs, old, (size_t)t->reg_count * sizeof *old);
     }
     t->regs[t->reg_count] = (struct reg){.class = class, .number = number, .first = -1};
-    return t->reg_count++;
+    *slot = ++t->reg_count;
+    return t->reg_count - 1;
 }
 
 /* Is the register at `at` of `line` written there?  Destinations stand before the first
@@ -345,14 +363,16 @@ static void write_move(struct text *t, const struct line *l, struct splice *out)
 
 static int count_live_words(const struct text *t)
 {
-    int most = 0;
+    /* How many more words there are behind a line than before it. */
+    int *change = ARENA_ARRAY(t->arena, int, (size_t)t->line_count + 1);
+    for (int k = 0; k < t->reg_count; k++) {
+        const struct reg *r = &t->regs[k];
+        change[r->first] += classes[r->class].words;
+        change[r->last] -= classes[r->class].words;
+    }
+    int most = 0, words = 0;
     for (int i = 0; i < t->line_count; i++) {
-        int words = 0;
-        for (int k = 0; k < t->reg_count; k++) {
-            const struct reg *r = &t->regs[k];
-            if (r->first <= i && i < r->last)
-                words += classes[r->class].words;
-        }
+        words += change[i];
         most = words > most ? words : most;
     }
     return most;
