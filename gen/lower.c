@@ -135,8 +135,8 @@ static const char *find_reply(struct arena *a, const struct lower_request *r,
     buf_init(&request, a);
     buf_init(&key, a);
     const struct lower_names *n = &r->names;
-    buf_printf(&request, "target %s\nptx %d\nchunk %d\nprefix %s\n", r->target->name,
-               r->ptx_version, r->chunk, r->prefix);
+    buf_printf(&request, "target %s\nptx %d\nchunk %d\nstep %d\nprefix %s\n",
+               r->target->name, r->ptx_version, r->chunk, r->step, r->prefix);
     buf_printf(&request, "names %s %s %s %s %s %s\n", n->v ? n->v : "v",
                n->alpha ? n->alpha : "alpha", n->row ? n->row : "row",
                n->col ? n->col : "col", n->m ? n->m : "m", n->n ? n->n : "n");
@@ -215,6 +215,30 @@ static void read_hoists(struct reader *in, const char *prefix, struct lowered *l
     }
     in->ok = in->ok && *in->at == '\n';
     in->at++;
+}
+
+int lower_size(const struct expr *e, int chunk)
+{
+    struct arena *a = arena_new();
+    bool *marks = expr_reachable(e, a);
+    int values = 0, row_values = 0;
+    for (int i = 0; i < e->node_count; i++) {
+        const struct expr_node *n = e->nodes[i];
+        bool is_free = n->arg_count == 0 || n->op == EXPR_SPLIT || n->op == EXPR_JOIN ||
+                       n->op == EXPR_NEG || n->op == EXPR_ABS || n->op == EXPR_WIDEN ||
+                       n->type >= EXPR_TYPE_BF16;
+        if (!marks[i] || is_free)
+            continue;
+        if (n->columns == EXPR_NO_COLUMNS) {
+            row_values++;
+            continue;
+        }
+        int cols = n->columns == EXPR_PAIRS ? chunk / 2 : chunk;
+        values += n->shape == EXPR_SHAPE_BLOCK ? cols / n->block : cols;
+    }
+    arena_free(a);
+    values /= 2; /* an instruction computes two at best */
+    return values > row_values ? values : row_values;
 }
 
 int lower_words(const struct expr_output *o, int chunk)

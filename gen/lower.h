@@ -33,7 +33,7 @@
 #include "core/target.h"
 #include "gen/expr.h"
 
-#define LOWER_REVISION 2 /* of the text of requests and replies */
+#define LOWER_REVISION 3 /* of the text of requests and replies */
 
 struct lower_block {
     const char *text; /* "{ ... }" with a newline behind it; "" when there is nothing */
@@ -59,6 +59,7 @@ struct lower_request {
     const struct target *target;
     int ptx_version;    /* times ten, at least the target's and 86 */
     int chunk;          /* 16, 32 or 64 tile columns */
+    int step;           /* of these at a time, 8, for few registers; 0: all */
     const char *prefix; /* of the block's own registers and labels: "ep" */
     struct lower_names names;
     struct loc loc; /* for messages */
@@ -67,6 +68,12 @@ struct lower_request {
 /* NULL after a report. */
 const struct lowered *lower_epilogue(struct arena *a, const struct lower_request *r,
                                      struct diags *d);
+
+/* Of the chunk or the tile block: 128 KB of instructions, about what an SM keeps near;
+ * and what LLVM and ptxas have done in seconds. */
+#define LOWER_MOST_INSNS 8192
+/* A lower bound for them, without asking LLVM. */
+int lower_size(const struct expr *e, int chunk);
 
 /* Words of output `o` in a chunk, and words of its scales. */
 int lower_words(const struct expr_output *o, int chunk);

@@ -64,6 +64,7 @@ struct plan {
     const struct lowered *lowered;            /* NULL: D = alpha * sum, no expression */
     const char *chunk_text[2], *tail_text[2]; /* its blocks, for each set */
     int epilogue_registers;                   /* of a thread, estimated */
+    int step; /* columns of a chunk that are computed together; 0: all */
     uint32_t staging_offset, staging_bytes;
     /* barriers, byte offsets in shared memory */
     uint32_t barrier_offset, barrier_bytes;

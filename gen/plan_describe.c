@@ -179,7 +179,10 @@ static void put_epilogue(const struct plan *p, struct buf *out)
     else
         buf_printf(out, "    instructions  %.1f a value\n",
                    p->outputs[0].bits == 32 ? 0.5 : 1.0);
-    buf_printf(out, "    registers     about %d a thread\n", p->epilogue_registers);
+    buf_printf(out, "    registers     about %d a thread", p->epilogue_registers);
+    if (p->step)
+        buf_printf(out, "; computed %d columns at a time, for few of them", p->step);
+    buf_puts(out, "\n");
     for (int k = 0; k < p->output_count; k++)
         put_output(&p->outputs[k], p, out);
 }

@@ -29,6 +29,7 @@ enum {
     PIECE_BYTES = 16, /* of a lane's store to shared memory */
     SCALE_GROUP = 4,  /* bytes side by side in the 128x4 layout */
     MOST_REGISTERS = 255,
+    SPARE_REGISTERS = 16,  /* ptxas orders instructions in its own way */
     KERNEL_REGISTERS = 60, /* of the epilogue's loop, beside values */
     OUTPUT_REGISTERS = 6,  /* ... for each output */
 };
@@ -184,13 +185,18 @@ void plan_outputs(struct plan *p, const struct config *c)
 
 /* ---- the blocks */
 
-static const struct lowered *lower(struct arena *a, const struct config *c, int chunk,
-                                   const char *set, struct diags *d)
+/* In steps of few columns where all at once needs too many registers. */
+static const int steps[] = {0, 8};
+
+static const struct lowered *lower(struct plan *p, struct arena *a,
+                                   const struct config *c, const char *set,
+                                   struct diags *d)
 {
     const struct lower_request request = {.e = c->expr,
                                           .target = c->target,
                                           .ptx_version = PLAN_PTX_VERSION,
-                                          .chunk = chunk,
+                                          .chunk = p->chunk_cols,
+                                          .step = p->step,
                                           .prefix = "ep",
                                           .names = {.v = set},
                                           .loc = config_loc(c, "epilogue")};
@@ -203,8 +209,7 @@ static bool set_texts(struct plan *p, struct arena *a, const struct config *c,
 {
     static const char *const sets[] = {"v", "u"};
     for (int set = 0; p->lowered && set < p->acc_sets; set++) {
-        const struct lowered *l =
-            set ? lower(a, c, p->chunk_cols, sets[set], d) : p->lowered;
+        const struct lowered *l = set ? lower(p, a, c, sets[set], d) : p->lowered;
         if (!l)
             return false;
         p->chunk_text[set] = l->chunk.text;
@@ -219,26 +224,107 @@ static bool fit_registers(struct plan *p, const struct config *c)
     for (int sets = 2; sets >= 1; sets--) {
         choose_sets(p, c, sets);
         p->epilogue_registers = estimate_registers(p);
-        if (p->epilogue_registers <= MOST_REGISTERS)
+        if (p->epilogue_registers <= MOST_REGISTERS - SPARE_REGISTERS)
             return true;
     }
     return false;
+}
+
+/* What stands in the way of the way that came nearest. */
+struct least {
+    int registers, chunk; /* 0: none was compiled */
+    int size;             /* instructions of a chunk that is too long; 0: none is */
+    int size_chunk;
+};
+
+/* Finds chunk and order; false: there is none, or LLVM failed and *failed is set. */
+static bool choose(struct plan *p, struct arena *a, const struct config *c,
+                   struct least *least, bool *failed, struct diags *d)
+{
+    *least = (struct least){0};
+    *failed = false;
+    for (size_t i = 0; i < COUNT_OF(steps); i++)
+        for (int n = 0; try_chunk(p, c, n); n++) {
+            p->step = steps[i];
+            int size = c->expr ? lower_size(c->expr, p->chunk_cols) : 0;
+            if (size <= LOWER_MOST_INSNS && c->expr) {
+                p->lowered = lower(p, a, c, "v", d);
+                *failed = !p->lowered;
+                if (*failed)
+                    return false;
+                size = max_int(p->lowered->chunk.insns, p->lowered->tile.insns);
+            }
+            if (size > LOWER_MOST_INSNS) {
+                if (!least->size || size < least->size) {
+                    least->size = size;
+                    least->size_chunk = p->chunk_cols;
+                }
+                continue;
+            }
+            if (fit_registers(p, c))
+                return true;
+            if (!least->registers || p->epilogue_registers < least->registers) {
+                least->registers = p->epilogue_registers;
+                least->chunk = p->chunk_cols;
+            }
+            if (!c->expr)
+                break;
+        }
+    return false;
+}
+
+/* What would do: the same without one of the outputs. */
+static void advise(const struct plan *p, struct arena *a, const struct config *c,
+                   struct diags *d)
+{
+    const struct expr *e = c->expr;
+    for (int k = 0; e->output_count > 1 && k < e->output_count; k++) {
+        struct plan other = *p;
+        struct config without = *c;
+        struct expr *rest = ARENA_NEW(a, struct expr);
+        struct least least;
+        bool failed;
+        *rest = *e;
+        rest->output_count--;
+        for (int i = k; i < rest->output_count; i++)
+            rest->outputs[i] = e->outputs[i + 1];
+        without.expr = rest;
+        if (choose(&other, a, &without, &least, &failed, diags_new(a)))
+            diag_note(d, loc_none(), "without output '%s' it fits: about %d registers",
+                      e->outputs[k].name, other.epilogue_registers);
+        else if (least.registers)
+            diag_note(d, loc_none(), "without output '%s' it needs about %d",
+                      e->outputs[k].name, least.registers);
+    }
+    int need = expr_chunk_multiple(e);
+    if (need > chunks[COUNT_OF(chunks) - 1])
+        diag_note(d, loc_none(),
+                  "groups, blocks and scales need %d columns in one thread; smaller "
+                  "ones would need fewer registers",
+                  need);
+    diag_note(d, loc_none(),
+              "values of whole blocks and groups wait in registers; what a second "
+              "kernel computes from D needs none here");
 }
 
 bool plan_epilogue(struct plan *p, struct arena *a, const struct config *c,
                    struct diags *d)
 {
     const struct loc loc = config_loc(c, "epilogue");
-    int least = 0;
-    for (int n = 0; try_chunk(p, c, n); n++) {
-        if (c->expr && !(p->lowered = lower(a, c, p->chunk_cols, "v", d)))
-            return false;
-        if (fit_registers(p, c))
-            return set_texts(p, a, c, d);
-        if (!least || p->epilogue_registers < least)
-            least = p->epilogue_registers;
+    struct least least;
+    bool failed;
+    if (choose(p, a, c, &least, &failed, d))
+        return set_texts(p, a, c, d);
+    if (failed)
+        return false;
+    if (least.registers) {
+        diag_add(d, DIAG_EPILOGUE_REGISTERS, loc, least.registers, least.chunk,
+                 MOST_REGISTERS - SPARE_REGISTERS);
+        advise(p, a, c, d);
+        return false;
     }
-    assert(least); /* as above */
-    diag_add(d, DIAG_EPILOGUE_REGISTERS, loc, least, MOST_REGISTERS);
+    assert(least.size); /* 64 columns are enough for every expression */
+    diag_add(d, DIAG_EPILOGUE_SIZE, loc, least.size, least.size_chunk,
+             LOWER_MOST_INSNS);
     return false;
 }

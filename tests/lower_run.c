@@ -87,6 +87,7 @@ static const struct lowered *lowered(struct arena *a, const struct lower_run *r)
                                     .target = target_find(r->target),
                                     .ptx_version = 88,
                                     .chunk = r->chunk,
+                                    .step = r->step,
                                     .prefix = "ep"};
     const struct lowered *l = lower_epilogue(a, &request, d);
     struct buf b;

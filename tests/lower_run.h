@@ -19,7 +19,7 @@ struct expr *lower_trace(struct arena *a, const char *body);
 
 struct lower_run {
     const char *target; /* "sm_100f" */
-    int chunk;
+    int chunk, step;    /* see gen/lower.h */
     const struct expr *e;
     uint32_t rows, m, n; /* rows: of acc, threads; at least m */
     float alpha;

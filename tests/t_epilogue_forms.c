@@ -618,20 +618,24 @@ TEST(refusals)
 
 TEST(what_does_not_fit_is_refused)
 {
-    /* More values at once than a thread has registers. */
     struct arena *a = arena_new();
+    /* More values at once than a thread has registers: each of a block's columns is
+     * wanted again when the maxima of all are known. */
     struct buf wide;
     buf_init(&wide, a);
-    buf_puts(&wide, "function(e) local x, s = e.acc, 0 \n");
-    for (int i = 0; i < 14; i++)
-        buf_printf(&wide, "x = x + e.aux('c%d', { type = 'f32' }) \n", i);
-    buf_puts(&wide, "local m = e.block_amax(x, 32) \n"
-                    "return e.f32(x * m), e.f32(x - m, { name = 'y' }), \n"
-                    "  e.f32(x + m, { name = 'z' }), e.f32(m / x, { name = 'w' }) end");
+    buf_puts(&wide, "function(e) local x, m, y = {}, 0, 0 \n");
+    buf_puts(&wide, "for i = 1, 8 do x[i] = e.sqrt(e.acc + e.aux('c' .. i)) \n"
+                    "  m = m + e.block_amax(x[i], 32) end \n"
+                    "for i = 1, 8 do y = y + x[i] / m end \n"
+                    "return e.f32(y), e.amax(y) end");
     struct job *j =
         lab_job(&(struct lab_kernel){.epilogue = wide.data, .is_refused = true});
     CHECK_DIAG(j->diags, "epilogue-registers", 2);
-    CHECK(strstr(j->diags->first->text, "255 can be had"));
+    CHECK(strstr(j->diags->first->text, "with 32 columns at a time"));
+    CHECK(strstr(j->diags->first->text, "239 can be had"));
+    CHECK(strstr(j->diags->first->notes->text, "without output 'd' it needs about"));
+    CHECK(strstr(j->diags->first->notes->next->text, "without output 'amax'"));
+    CHECK(strstr(j->diags->first->notes->next->next->text, "need 32 columns"));
     job_free(j);
     /* Stages that leave no room for the staging of four outputs. */
     const char *path = test_tmp_path("four.lua");
@@ -647,6 +651,63 @@ TEST(what_does_not_fit_is_refused)
     CHECK(strstr(j->diags->first->notes->next->text, "3 stages fit"));
     job_free(j);
     arena_free(a);
+}
+
+/* Outputs side by side, inputs, and polynomials of many registers: refused once, when
+ * all columns of a chunk were always computed together. */
+TEST_SLOW(large_epilogues_fit)
+{
+    static const char *const large[] = {
+        "function(e) local g, u = e.interleaved(32, { of = e.acc + e.bias }) \n"
+        "local h = e.precise.gelu_erf(g) * u \n"
+        "return e.bf16(g), e.bf16(u, { name = 'u' }), \n"
+        "  e.nvfp4(h, { global = e.param 'd_global' }), e.amax(h) end",
+        "function(e) local g, u = e.interleaved(8) \n"
+        "g = g + e.col('bg', { per = 'pair' }) u = u + e.col('bu', { per = 'pair' }) \n"
+        "local h = e.precise.gelu_tanh(g) * u \n"
+        "return e.f32(h), e.mxfp8(h), e.amax(h) end",
+        "function(e) local g, u = e.acc + e.bias, e.aux('c', { type = 'f32' }) \n"
+        "local h = e.precise.gelu_erf(g) * u \n"
+        "return e.bf16(h), e.nvfp4(h, { global = e.param 'd_global', \n"
+        "  rounding = 'stochastic', seed = e.param('seed', { type = 'u32' }) }), \n"
+        "  e.mxfp4(h, { name = 'mx' }), e.amax(h) end",
+        "function(e) local x = e.acc \n"
+        "for i = 0, 7 do x = x + e.aux('c' .. i, { type = 'f32' }) end \n"
+        "local m = e.block_amax(x, 32) \n"
+        "return e.f32(x * m), e.f32(x - m, { name = 'y' }), \n"
+        "  e.f32(x + m, { name = 'z' }), e.f32(m / x, { name = 'w' }) end",
+    };
+    struct lab *lab = lab_open();
+    const struct lab_problem *p = lab_problem(lab, 150, 448, 192);
+    for (size_t i = 0; i < COUNT_OF(large); i++) {
+        printf("%s\n", large[i]); /* seen when it fails */
+        check(lab, &(struct lab_kernel){.epilogue = large[i]}, p, alpha);
+    }
+    lab_close(lab);
+}
+
+/* Lowering is done in seconds, whatever is asked for, or refused at once. */
+TEST(the_length_of_an_expression_is_limited)
+{
+    struct job *j =
+        lab_job(&(struct lab_kernel){.epilogue = "function(e) local x = e.acc \n"
+                                                 "for i = 1, 300 do x = e.exp(x) end \n"
+                                                 "return e.d(x) end"});
+    CHECK_EQ(j->plan->chunk_cols, 16);
+    job_free(j);
+    check_refused("function(e) local x = e.acc \n"
+                  "for i = 1, 3000 do x = e.exp(x) end \n"
+                  "return e.d(x) end",
+                  "epilogue-size", 2, "with 16 columns at a time");
+    check_refused("function(e) local s = e.row_scale \n"
+                  "for i = 1, 5000 do s = e.exp(s) end \n"
+                  "return e.d(e.acc * s) end",
+                  "epilogue-size", 2, "8192 are the most");
+    /* By what LLVM makes of it: fourteen instructions for each operation. */
+    check_refused("function(e) local x = e.acc \n"
+                  "for i = 1, 60 do x = e.e4m3(x * i, { path = 'integer' }) * 2 end \n"
+                  "return e.d(x) end",
+                  "epilogue-size", 2, "8192 are the most");
 }
 
 TEST(a_type_of_d_that_nothing_has_is_refused)

@@ -55,15 +55,18 @@ static void fill_inputs(struct arena *a, struct lower_run *r, uint64_t seed)
     }
 }
 
-static void try_on(const char *target, const struct expr *e, int chunk, bool run)
+static void try_steps(const char *target, const struct expr *e, int chunk, int step,
+                      bool run)
 {
     struct arena *a = arena_new();
     struct buf text;
     buf_init(&text, a);
     expr_print(e, "", &text);
-    printf("%s, %d columns: %s", target, chunk, text.data); /* seen when it fails */
+    printf("%s, %d columns, step %d: %s", target, chunk, step,
+           text.data); /* seen when it fails */
     struct lower_run r = {.target = target,
                           .chunk = chunk,
+                          .step = step,
                           .e = e,
                           .rows = 40,
                           .m = 37,
@@ -74,6 +77,13 @@ static void try_on(const char *target, const struct expr *e, int chunk, bool run
     if (run)
         lower_run_check(a, &r);
     arena_free(a);
+}
+
+static void try_on(const char *target, const struct expr *e, int chunk, bool run)
+{
+    try_steps(target, e, chunk, 0, run);
+    if (strcmp(target, chunk == 64 ? "sm_80" : "sm_100f") == 0)
+        try_steps(target, e, chunk, 8, run);
 }
 
 static void try_everywhere(const char *body)

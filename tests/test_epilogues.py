@@ -27,6 +27,12 @@ OWN = {
     "four": "local h = e.softcap(e.acc + e.bias, 30) + e.aux 'c' "
             "return e.bf16(h), e.mxfp8(h, { name = 'q' }), e.amax(h), "
             "e.f32(h, { name = 'x' })",
+    "steps": "local g, u = e.acc + e.bias + e.aux('r', { type = 'f32' }), e.aux 'c' "
+             "local h = e.precise.gelu_erf(g) * u return e.f32(h), e.mxfp8(h), e.amax(h)",
+    "wide": "local g, u = e.interleaved(32, { of = e.acc + e.bias }) "
+            "local h = e.precise.gelu_erf(g) * u return e.bf16(g), e.bf16(u, { name = 'u' }), "
+            "e.nvfp4(h, { global = e.param 'd_global' }), e.amax(h)",
+    "plain": "return e.d(e.precise.gelu_erf(e.acc))",
 }
 
 

@@ -111,32 +111,54 @@ static void emit_tile(struct emit *em)
     }
 }
 
-static void emit_plain_output(struct emit *em, int k)
+/* Of some columns; the last ones take the rest along. */
+static void emit_amax_part(struct emit *em, int k, int count, bool is_last, Value *x)
+{
+    const struct expr_output *o = &em->e->outputs[k];
+    Value v = emit_amax(em, x, count);
+    if (em->amax[k])
+        v = emit_call2(em, "llvm.maxnum", em->amax[k], v);
+    em->amax[k] = v;
+    if (!is_last)
+        return;
+    v = LLVMBuildSelect(em->at, emit_value(em, o->row_ok, 0, 1), v, emit_f32(em, 0),
+                        "");
+    emit_out(em, arena_printf(em->arena, "o%d_amax", k), v);
+}
+
+static void emit_plain_output(struct emit *em, int k, int first, int count)
 {
     const struct expr_output *o = &em->e->outputs[k];
     const struct expr_node *n = o->value;
-    int cols = emit_cols(em, n->columns);
-    Value *x = ARENA_ARRAY(em->arena, Value, (size_t)cols);
-    Value *words = ARENA_ARRAY(em->arena, Value, (size_t)cols);
+    Value *x = ARENA_ARRAY(em->arena, Value, (size_t)count);
+    Value *words = ARENA_ARRAY(em->arena, Value, (size_t)count);
     bool narrow = n->type >= EXPR_TYPE_BF16;
-    for (int i = 0; i < cols; i++)
-        x[i] = emit_value(em, narrow ? n->args[0] : n, i, 1);
+    for (int i = 0; i < count; i++)
+        x[i] = emit_value(em, narrow ? n->args[0] : n, first + i, 1);
     if (o->format == EXPR_OUT_AMAX) {
-        for (int i = 0; i < cols; i++)
-            x[i] = emit_masked(em, n->columns, i, x[i]);
-        Value v = emit_amax(em, x, cols);
-        v = LLVMBuildSelect(em->at, emit_value(em, o->row_ok, 0, 1), v, emit_f32(em, 0),
-                            "");
-        emit_out(em, arena_printf(em->arena, "o%d_amax", k), v);
+        for (int i = 0; i < count; i++)
+            x[i] = emit_masked(em, n->columns, first + i, x[i]);
+        emit_amax_part(em, k, count, first + count == emit_cols(em, n->columns), x);
         return;
     }
-    int word_count = cols * expr_bits(o->format) / 32;
+    const int bits = expr_bits(o->format), first_word = first * bits / 32;
     if (narrow)
-        emit_pack(em, n->type, (enum expr_path)n->imm, cols, x, words);
+        emit_pack(em, n->type, (enum expr_path)n->imm, count, x, words);
     else
-        memcpy(words, x, (size_t)cols * sizeof *x);
-    for (int i = 0; i < word_count; i++)
-        emit_out(em, arena_printf(em->arena, "o%d_w%d", k, i), words[i]);
+        memcpy(words, x, (size_t)count * sizeof *x);
+    for (int i = 0; i < count * bits / 32; i++)
+        emit_out(em, arena_printf(em->arena, "o%d_w%d", k, first_word + i), words[i]);
+}
+
+void emit_output(struct emit *em, int k, int first, int count)
+{
+    enum expr_format f = em->e->outputs[k].format;
+    if (f == EXPR_OUT_NVFP4)
+        emit_nvfp4(em, k, first, count);
+    else if (expr_scale_block(f))
+        emit_mx(em, k, first, count);
+    else
+        emit_plain_output(em, k, first, count);
 }
 
 static void find_levels(struct emit *em)
@@ -187,15 +209,8 @@ static void emit_chunk(struct emit *em)
     }
     for (int level = 0; level < em->level_count; level++)
         emit_level(em, level);
-    for (int k = 0; k < em->e->output_count; k++) {
-        enum expr_format f = em->e->outputs[k].format;
-        if (f == EXPR_OUT_NVFP4)
-            emit_nvfp4(em, k);
-        else if (expr_scale_block(f))
-            emit_mx(em, k);
-        else
-            emit_plain_output(em, k);
-    }
+    for (int k = 0; k < em->e->output_count; k++)
+        emit_output(em, k, 0, emit_cols(em, em->e->outputs[k].value->columns));
 }
 
 void emit_function(struct emit *em, enum emit_block block)
@@ -212,8 +227,11 @@ void emit_function(struct emit *em, enum emit_block block)
     LLVMPositionBuilderAtEnd(em->entry, entry);
     LLVMPositionBuilderBefore(em->entry, LLVMBuildBr(em->entry, body));
     LLVMPositionBuilderAtEnd(em->at, body);
+    memset(em->amax, 0, sizeof em->amax);
     if (block == EMIT_TILE)
         emit_tile(em);
+    else if (em->step)
+        emit_steps(em);
     else
         emit_chunk(em);
     LLVMBuildRetVoid(em->at);

@@ -48,6 +48,7 @@ struct emit {
     const char *prefix; /* of registers */
     const struct emit_names *names;
     int chunk;       /* columns of the tile */
+    int step;        /* of these at a time, see gen/llvm/steps.c; 0: all */
     bool packed_f32; /* f32x2 arithmetic */
     struct emit_hoist *hoists;
     int hoist_count;
@@ -59,6 +60,9 @@ struct emit {
     LLVMTypeRef i1, i16, i32, i64, f32, f32x2, pointer;
     enum emit_block block;
     LLVMValueRef **values; /* values[node id][index] */
+    uint64_t *done;        /* done[node id]: those that are there; only in steps */
+    LLVMValueRef amax[EXPR_MAX_OUTPUTS];      /* of the columns so far */
+    LLVMValueRef scales[EXPR_MAX_OUTPUTS][4]; /* codes of the blocks so far */
     struct emit_in {
         const char *name;
         LLVMValueRef value;
@@ -66,7 +70,7 @@ struct emit {
     } * ins;
 };
 
-/* `em` has arena, e, target, chunk, prefix and names; the rest is filled in. */
+/* `em` has arena, e, target, chunk, step, prefix and names; the rest is filled in. */
 void emit_open(struct emit *em);
 void emit_close(struct emit *em);
 /* Adds the function of one block to the module, named after it. */
@@ -115,11 +119,14 @@ LLVMValueRef emit_wide(struct emit *em, LLVMValueRef i); /* u32 to 64 bits */
 /* "arg_bias", or with suffix "_ld" its row stride: what the template calls it. */
 const char *emit_arg_name(struct emit *em, const struct expr_input *in,
                           const char *suffix);
-void emit_input(struct emit *em, const struct expr_node *n, LLVMValueRef *out);
+void emit_input(struct emit *em, const struct expr_node *n, int first, int count,
+                LLVMValueRef *out);
+/* first and count of that must be multiples of it: elements of one load. */
+int emit_input_unit(const struct emit *em, const struct expr_node *n);
 
 /* ---- nodes: gen/llvm/node.c */
 
-/* Values first .. first + count - 1; of blocks and column-free nodes all. */
+/* Values first .. first + count - 1. */
 void emit_node(struct emit *em, const struct expr_node *n, int first, int count);
 int emit_count(const struct emit *em, const struct expr_node *n); /* of its values */
 bool emit_is_column_free(const struct expr_node *n);
@@ -132,6 +139,13 @@ LLVMValueRef emit_hoisted_inverse(struct emit *em, const struct expr_output *o);
 /* Value of node `n` for element (or block) `i` of a consumer; `per` is how many columns
  * one of the consumer's values has: 1, 16 or 32. */
 LLVMValueRef emit_value(struct emit *em, const struct expr_node *n, int i, int per);
+
+/* ---- gen/llvm/steps.c: few columns at a time, through to the outputs */
+
+void emit_steps(struct emit *em);
+/* Columns first .. first + count - 1 of an output, whole words and blocks of them, in
+ * order: what comes in parts goes out with the last ones. */
+void emit_output(struct emit *em, int output, int first, int count);
 
 /* ---- gen/llvm/convert.c: into few bits and back */
 
@@ -153,9 +167,9 @@ LLVMValueRef emit_join_codes(struct emit *em, LLVMValueRef *codes, int count, in
 
 /* ---- gen/llvm/quantize.c: outputs with scales */
 
-void emit_nvfp4(struct emit *em, int output);
+void emit_nvfp4(struct emit *em, int output, int first, int count);
 /* Do codes of this output come from 2 x / d, by integers? */
 bool emit_is_doubled(const struct emit *em, const struct expr_output *o);
-void emit_mx(struct emit *em, int output);
+void emit_mx(struct emit *em, int output, int first, int count);
 
 #endif

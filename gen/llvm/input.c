@@ -113,15 +113,23 @@ static void unpack_word(struct emit *em, const struct expr_input *in, Value word
     }
 }
 
-/* `count` elements of a row from the chunk's first column on, 16 bytes at a time. */
-static void load_row(struct emit *em, const struct expr_input *in, Value base,
-                     int count, Value *out)
+int emit_input_unit(const struct emit *em, const struct expr_node *n)
+{
+    if (em->block == EMIT_TAIL)
+        return 1;
+    return 16 / elem_bytes(&em->e->inputs[n->imm]);
+}
+
+/* Elements from..to - 1 of a row, counted from the chunk's first column, 16 bytes at a
+ * time. */
+static void load_row(struct emit *em, const struct expr_input *in, Value base, int from,
+                     int to, Value *out)
 {
     const int per_word = 4 / elem_bytes(in);
     if (em->block == EMIT_TAIL) {
         Value n = in_columns(em, em->names->n, in->columns);
         Value last = LLVMBuildSub(em->at, n, emit_i32(em, 1), "");
-        for (int i = 0; i < count; i++) {
+        for (int i = from; i < to; i++) {
             Value at =
                 emit_call2(em, "llvm.umin", emit_column(em, in->columns, i), last);
             out[i] = load_one(em, in, base, at);
@@ -130,7 +138,7 @@ static void load_row(struct emit *em, const struct expr_input *in, Value base,
     }
     Value first =
         element_address(em, in, base, in_columns(em, em->names->col, in->columns));
-    for (int i = 0; i < count; i += 4 * per_word) {
+    for (int i = from; i < to; i += 4 * per_word) {
         const unsigned offset = (unsigned)i * (unsigned)elem_bytes(in);
         Value at = LLVMBuildAdd(em->at, first, LLVMConstInt(em->i64, offset, 0), "");
         Value v = load(em, LLVMVectorType(em->i32, 4), at, 16);
@@ -141,17 +149,18 @@ static void load_row(struct emit *em, const struct expr_input *in, Value base,
     }
 }
 
-void emit_input(struct emit *em, const struct expr_node *n, Value *out)
+void emit_input(struct emit *em, const struct expr_node *n, int first, int count,
+                Value *out)
 {
     const struct expr_input *in = &em->e->inputs[n->imm];
-    int count = emit_count(em, n);
+    const int end = first + count;
     if (in->kind == EXPR_AUX) {
-        load_row(em, in, emit_hoisted_row(em, (int)n->imm), count, out);
+        load_row(em, in, emit_hoisted_row(em, (int)n->imm), first, end, out);
         return;
     }
     Value base = emit_in(em, emit_arg_name(em, in, ""), em->i64);
     if (in->kind == EXPR_VEC_COL)
-        load_row(em, in, base, count, out);
+        load_row(em, in, base, first, end, out);
     else
         out[0] = load_one(em, in, base, emit_row_inside(em));
 }

@@ -232,11 +232,12 @@ static Value compute(struct emit *em, const struct expr_node *n, Value a, Value 
     }
 }
 
-static void emit_reduction(struct emit *em, const struct expr_node *n, Value *out)
+static void emit_reduction(struct emit *em, const struct expr_node *n, int first,
+                           int end, Value *out)
 {
     const struct expr_node *arg = n->args[0];
     Value *x = ARENA_ARRAY(em->arena, Value, (size_t)n->block);
-    for (int b = 0; b < emit_count(em, n); b++) {
+    for (int b = first; b < end; b++) {
         for (int i = 0; i < n->block; i++) {
             int at = b * n->block + i;
             x[i] = emit_masked(em, n->columns, at, emit_value(em, arg, at, 1));
@@ -276,7 +277,7 @@ void emit_node(struct emit *em, const struct expr_node *n, int first, int count)
                 emit_in(em, arena_printf(em->arena, "%s%d", em->names->v, i), em->f32);
         return;
     case EXPR_INPUT:
-        emit_input(em, n, out);
+        emit_input(em, n, first, count, out);
         return;
     case EXPR_COLUMN:
     case EXPR_PAIR_COLUMN:
@@ -290,7 +291,7 @@ void emit_node(struct emit *em, const struct expr_node *n, int first, int count)
     case EXPR_BLOCK_AMAX:
     case EXPR_BLOCK_MAX:
     case EXPR_BLOCK_MIN:
-        emit_reduction(em, n, out);
+        emit_reduction(em, n, first, end, out);
         return;
     case EXPR_WIDEN:
         for (int i = first; i < end; i++) {

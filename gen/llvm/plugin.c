@@ -34,7 +34,7 @@ static void on_fatal(const char *text)
 
 struct request {
     const struct target *target;
-    int ptx_version, chunk;
+    int ptx_version, chunk, step;
     char prefix[16];
     struct emit_names names;
     const struct expr *e;
@@ -46,10 +46,11 @@ static bool read_request(struct arena *a, const char *text, struct request *r)
     int used = 0;
     struct emit_names *n = &r->names;
     if (sscanf(text,
-               "target %15s ptx %d chunk %d prefix %15s names %31s %31s %31s %31s %31s "
+               "target %15s ptx %d chunk %d step %d prefix %15s names %31s %31s %31s "
+               "%31s %31s "
                "%31s%n",
-               name, &r->ptx_version, &r->chunk, r->prefix, n->v, n->alpha, n->row,
-               n->col, n->m, n->n, &used) != 10)
+               name, &r->ptx_version, &r->chunk, &r->step, r->prefix, n->v, n->alpha,
+               n->row, n->col, n->m, n->n, &used) != 11)
         return false;
     r->target = target_find(name);
     r->e = expr_read(a, text + used + 1);
@@ -105,10 +106,10 @@ static bool optimise(struct arena *a, struct emit *em, LLVMTargetMachineRef mach
 
 /* "block NAME insns N rare N words N regs BYTES body BYTES\n", then both texts. */
 static bool add_block(struct arena *a, const char *ptx, const char *name,
-                      const char *prefix, struct buf *reply)
+                      const char *prefix, bool constants, struct buf *reply)
 {
     struct splice s;
-    if (!splice_function(a, ptx, name, prefix, &s))
+    if (!splice_function(a, ptx, name, prefix, constants, &s))
         return false;
     buf_printf(reply, "block %s insns %d rare %d words %d regs %zu body %zu\n", name,
                s.insns, s.rare_insns, s.live_words, s.regs.bytes, s.body.bytes);
@@ -127,6 +128,7 @@ static bool lower(struct arena *a, const struct request *r, struct buf *reply,
                       .e = r->e,
                       .target = r->target,
                       .chunk = r->chunk,
+                      .step = r->step,
                       .prefix = r->prefix,
                       .names = &r->names};
     emit_open(&em);
@@ -155,7 +157,7 @@ static bool lower(struct arena *a, const struct request *r, struct buf *reply,
         buf_puts(reply, "\n");
         for (int b = 0; ok && b < EMIT_BLOCK_COUNT; b++)
             ok = add_block(a, text, emit_block_name((enum emit_block)b), r->prefix,
-                           reply);
+                           r->step == 0, reply);
         if (!ok)
             *error = "its PTX has a form that is not understood";
     }

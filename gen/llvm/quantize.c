@@ -27,7 +27,8 @@ enum {
 static const float most_times = 6.5f;
 
 struct blocks {
-    int output, cols, count, block; /* block: columns of one */
+    int output, first, cols, count, block; /* first column; block: columns of one */
+    bool is_last;                          /* has it the chunk's last column? */
     const struct expr_output *o;
     Value x[MAX_COLS];
     Value amax[MAX_BLOCKS];
@@ -60,15 +61,17 @@ bool emit_is_doubled(const struct emit *em, const struct expr_output *o)
            !o->reciprocal && !emit_uses_hardware(em, EXPR_TYPE_E2M1, o->path);
 }
 
-static void open_blocks(struct emit *em, struct blocks *s, int output)
+static void open_blocks(struct emit *em, struct blocks *s, int output, int first,
+                        int cols)
 {
     const struct expr_output *o = &em->e->outputs[output];
     enum expr_columns c = o->value->columns;
-    *s = (struct blocks){.output = output, .o = o, .cols = emit_cols(em, c)};
+    *s = (struct blocks){.output = output, .o = o, .first = first, .cols = cols};
+    s->is_last = first + cols == emit_cols(em, c);
     s->block = expr_scale_block(o->format);
     s->count = s->cols / s->block;
     for (int i = 0; i < s->cols; i++)
-        s->x[i] = emit_masked(em, c, i, emit_value(em, o->value, i, 1));
+        s->x[i] = emit_masked(em, c, first + i, emit_value(em, o->value, first + i, 1));
     s->is_doubled = emit_is_doubled(em, o);
     if (!s->is_doubled) /* else it is looked at more closely */
         find_amax(em, s, s->amax);
@@ -77,24 +80,27 @@ static void open_blocks(struct emit *em, struct blocks *s, int output)
 /* The bytes of all blocks, four to a word; rows from M on are padding and get 0. */
 static void out_scales(struct emit *em, const struct blocks *s, Value *bytes)
 {
-    Value row_ok = emit_value(em, s->o->row_ok, 0, 1);
-    for (int b = 0; b < s->count; b += 4) {
-        int left = s->count - b < 4 ? s->count - b : 4;
-        Value word = emit_join_codes(em, bytes + b, left, 8);
-        word = LLVMBuildSelect(em->at, row_ok, word, emit_i32(em, 0), "");
-        emit_out(em, arena_printf(em->arena, "o%d_s%d", s->output, b / 4), word);
-    }
+    Value *all = em->scales[s->output];
+    const int before = s->first / s->block;
+    memcpy(all + before, bytes, (size_t)s->count * sizeof *bytes);
+    if (!s->is_last)
+        return;
+    Value word = emit_join_codes(em, all, before + s->count, 8);
+    word = LLVMBuildSelect(em->at, emit_value(em, s->o->row_ok, 0, 1), word,
+                           emit_i32(em, 0), "");
+    emit_out(em, arena_printf(em->arena, "o%d_s0", s->output), word);
 }
 
 /* is_zero NULL: never. */
 static void out_words(struct emit *em, const struct blocks *s, int word, int count,
                       Value *words, Value is_zero)
 {
+    const int at = s->first * expr_bits(s->o->format) / 32 + word;
     for (int i = 0; i < count; i++) {
         Value v = words[i];
         if (is_zero)
             v = LLVMBuildSelect(em->at, is_zero, emit_i32(em, 0), v, "");
-        emit_out(em, arena_printf(em->arena, "o%d_w%d", s->output, word + i), v);
+        emit_out(em, arena_printf(em->arena, "o%d_w%d", s->output, at + i), v);
     }
 }
 
@@ -137,7 +143,7 @@ static Value random_bits(struct emit *em, const struct blocks *s, int i)
     bool pairs = s->o->value->columns == EXPR_PAIRS;
     Value p = emit_in(em, em->names->col, em->i32);
     p = LLVMBuildLShr(em->at, p, emit_i32(em, pairs ? 2 : 1), "");
-    p = LLVMBuildAdd(em->at, p, emit_i32(em, (uint32_t)i / 2), "");
+    p = LLVMBuildAdd(em->at, p, emit_i32(em, (uint32_t)(s->first + i) / 2), "");
     p = LLVMBuildMul(em->at, p, emit_i32(em, 0x85ebca77u), "");
     return scramble(em,
                     LLVMBuildAdd(em->at, emit_value(em, s->o->row_hash, 0, 1), p, ""));
@@ -434,11 +440,11 @@ static void emit_doubled(struct emit *em, struct blocks *s)
     out_blocks(em, s, d, codes);
 }
 
-void emit_nvfp4(struct emit *em, int output)
+void emit_nvfp4(struct emit *em, int output, int first, int count)
 {
     struct blocks s;
     Value t[MAX_BLOCKS], codes[MAX_BLOCKS], d[MAX_BLOCKS];
-    open_blocks(em, &s, output);
+    open_blocks(em, &s, output, first, count);
     if (s.is_doubled) {
         emit_doubled(em, &s);
         return;
@@ -477,10 +483,10 @@ static Value power_scale(struct emit *em, size_t row, bool down, Value amax)
     return LLVMBuildSub(em->at, exponent, least, "");
 }
 
-void emit_mx(struct emit *em, int output)
+void emit_mx(struct emit *em, int output, int first, int count)
 {
     struct blocks s;
-    open_blocks(em, &s, output);
+    open_blocks(em, &s, output, first, count);
     size_t row = 0;
     while (mx[row].format != s.o->format)
         row++;

@@ -23,7 +23,7 @@ struct reg {
     int number;       /* LLVM's */
     const char *name; /* in the template; NULL: not named yet */
     int defs;         /* instructions that write it; marks count */
-    bool is_in, is_out, is_read;
+    bool is_in, is_out, is_read, is_constant;
     int first, last; /* lines between which it holds a value */
     bool is_ours;    /* named by number, so declared in the block */
 };
@@ -361,25 +361,113 @@ static void write_move(struct text *t, const struct line *l, struct splice *out)
     out->insns++;
 }
 
-static int count_live_words(const struct text *t)
+/* ---- how many registers hold a value at once */
+
+/* The registers of a line, `most` of them; how many. */
+static int regs_of(struct text *t, const struct line *l, int *found, int most)
 {
+    int count = 0;
+    for (size_t at = 0; at < l->chars && count < most; at++) {
+        enum reg_class class;
+        int number;
+        size_t chars = reg_chars(l->text + at, &class, &number);
+        if (!chars)
+            continue;
+        found[count++] = find_reg(t, class, number);
+        at += chars - 1;
+    }
+    return count;
+}
+
+/* "mov.b32 %r7, 0f3F000000;" */
+static bool is_constant_move(const struct line *l)
+{
+    const char *comma = memchr(l->text, ',', l->chars);
+    return starts(l, "mov.b") && comma && comma[1] == ' ' &&
+           (isdigit((unsigned char)comma[2]) || comma[2] == '-');
+}
+
+/* Words of registers: two each, a set of them is one register of the machine. */
+struct words {
+    int *parent, *first, *last;
+};
+
+static int root_of(const struct words *w, int word)
+{
+    while (w->parent[word] != word)
+        word = w->parent[word] = w->parent[w->parent[word]];
+    return word;
+}
+
+static void unite(struct words *w, int a, int b)
+{
+    a = root_of(w, a);
+    b = root_of(w, b);
+    w->parent[b] = a;
+    w->first[a] = w->first[b] < w->first[a] ? w->first[b] : w->first[a];
+    w->last[a] = w->last[b] > w->last[a] ? w->last[b] : w->last[a];
+}
+
+/* A constant is part of the instruction that uses it; a pair of constants is not, see
+ * gen/llvm/splice.h.  Other pairs and their halves are the same words. */
+static void share_words(struct text *t, struct words *w)
+{
+    for (int i = 0; i < t->line_count; i++) {
+        const struct line *l = &t->lines[i];
+        int regs[3];
+        if (l->is_in || l->is_out)
+            continue;
+        if (is_constant_move(l) && regs_of(t, l, regs, 1) == 1)
+            t->regs[regs[0]].is_constant = t->regs[regs[0]].defs == 1;
+        if (!is_renaming(l) || regs_of(t, l, regs, 3) != 3)
+            continue;
+        bool makes = t->regs[regs[0]].class == CLASS_B64;
+        int pair = regs[makes ? 0 : 2];
+        const int halves[] = {regs[makes ? 1 : 0], regs[makes ? 2 : 1]};
+        if (t->regs[halves[0]].is_constant && t->regs[halves[1]].is_constant)
+            t->regs[pair].is_constant = true;
+        for (int k = 0; k < 2 && halves[0] != halves[1]; k++)
+            unite(w, 2 * pair + k, 2 * halves[k]);
+    }
+}
+
+static int count_live_words(struct text *t, bool constants)
+{
+    const size_t words = 2 * (size_t)t->reg_count + 1;
+    struct words w = {ARENA_ARRAY(t->arena, int, words),
+                      ARENA_ARRAY(t->arena, int, words),
+                      ARENA_ARRAY(t->arena, int, words)};
+    for (int i = 0; i < 2 * t->reg_count; i++) {
+        w.parent[i] = i;
+        w.first[i] = t->regs[i / 2].first;
+        /* The template stores what goes out, behind the block. */
+        w.last[i] = t->regs[i / 2].is_out ? t->line_count : t->regs[i / 2].last;
+    }
+    share_words(t, &w);
     /* How many more words there are behind a line than before it. */
     int *change = ARENA_ARRAY(t->arena, int, (size_t)t->line_count + 1);
-    for (int k = 0; k < t->reg_count; k++) {
-        const struct reg *r = &t->regs[k];
-        change[r->first] += classes[r->class].words;
-        change[r->last] -= classes[r->class].words;
+    for (int i = 0; i < 2 * t->reg_count; i++) {
+        const struct reg *r = &t->regs[i / 2];
+        int own = classes[r->class].words;
+        if (r->is_constant)
+            own = constants ? own / 2 : 0;
+        if (i % 2 >= own || root_of(&w, i) != i)
+            continue;
+        change[w.first[i]]++;
+        change[w.last[i]]--;
     }
-    int most = 0, words = 0;
+    int most = 0, live = 0;
     for (int i = 0; i < t->line_count; i++) {
-        words += change[i];
-        most = words > most ? words : most;
+        const struct line *l = &t->lines[i];
+        live +=
+            change[i] + (l->is_out && l->text); /* a move to one of the template's */
+        most = live > most ? live : most;
     }
     return most;
 }
 
 bool splice_function(struct arena *a, const char *ptx, const char *function,
-                     const char *prefix, struct splice *out)
+                     const char *prefix, bool constants, struct splice *out)
 {
     struct text t = {.arena = a, .prefix = prefix};
     *out = (struct splice){0};
@@ -404,6 +492,6 @@ bool splice_function(struct arena *a, const char *ptx, const char *function,
         if (t.next[c])
             buf_printf(&out->regs, "  .reg .%-6s %s_%s<%d>;\n", classes[c].type, prefix,
                        classes[c].ours, t.next[c]);
-    out->live_words = count_live_words(&t);
+    out->live_words = count_live_words(&t, constants);
     return true;
 }

@@ -16,8 +16,11 @@ struct splice {
     int live_words;        /* most 32-bit registers that hold a value at once */
 };
 
-/* `ptx`: the module; `function`: the name of one in it.  False: not understood. */
+/* `ptx`: the module; `function`: the name of one in it.  False: not understood.
+ * `constants`: do pairs of constants count as live?  ptxas keeps some of them in
+ * registers all along the loop and spills others for it, in long blocks where all
+ * columns are computed together; as one word each they are about right there. */
 bool splice_function(struct arena *a, const char *ptx, const char *function,
-                     const char *prefix, struct splice *out);
+                     const char *prefix, bool constants, struct splice *out);
 
 #endif
