@@ -535,16 +535,23 @@ static enum expr_format d_format(const char *d_type)
     return strcmp(d_type, "f32") == 0 ? EXPR_OUT_F32 : EXPR_OUT_BF16;
 }
 
+static bool is_typed(const struct setting *s)
+{
+    return strcmp(s->loc.file, "command line") == 0;
+}
+
 /* Outputs e.d() get the type of D. */
 static void settle_epilogue(struct checker *c)
 {
     const struct setting *d_type = &c->settings[FIELD_D_TYPE];
     if (!c->expr || !d_type->is_set)
         return;
+    const struct setting *epilogue = &c->settings[FIELD_EPILOGUE];
     bool has_d = false;
     for (int i = 0; i < c->expr->output_count; i++)
         has_d = has_d || c->expr->outputs[i].format == EXPR_OUT_D;
-    if (!has_d && strcmp(d_type->loc.file, "command line") == 0)
+    /* A command line's epilogue is in place of the config's, its type of D with it. */
+    if (!has_d && d_type->is_given && (is_typed(d_type) || !is_typed(epilogue)))
         diag_add(c->d, DIAG_EPILOGUE_D_TYPE, d_type->loc, d_type->text,
                  c->settings[FIELD_EPILOGUE].text);
     if (!expr_resolve_d(c->expr, d_format(d_type->text)))

@@ -118,7 +118,9 @@ static void read_table(struct reader *r, lua_State *L, const char *prefix)
             add_value(r, arena_printf(r->arena, "%s%s", prefix, name));
         v->is_unnamed = !has_name;
         fill_value(r, v, L);
-        if (lua_isfunction(L, -1) && strcmp(v->path, "epilogue") == 0) {
+        if (lua_iscfunction(L, -1)) {
+            v->shown = "one of Lua's own functions";
+        } else if (lua_isfunction(L, -1) && strcmp(v->path, "epilogue") == 0) {
             v->kind = VALUE_EPILOGUE;
             lua_pushvalue(L, -1);
             r->epilogue = luaL_ref(L, LUA_REGISTRYINDEX);

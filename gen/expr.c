@@ -237,8 +237,7 @@ static const char *kind_name(enum expr_input_kind k)
     return names[k];
 }
 
-/* Names that a kernel's parameters have already. */
-static bool is_taken(const char *name)
+bool expr_is_taken(const char *name)
 {
     static const char *const taken[] = {"a", "b", "d",     "sfa",       "sfb", "m",
                                         "n", "k", "alpha", "alpha_ptr", "row", "col"};
@@ -282,7 +281,7 @@ static int add_input(struct expr *e, const struct expr_input *in)
                     in->name, EXPR_NAME_CHARS);
         return -1;
     }
-    if (is_taken(in->name)) {
+    if (expr_is_taken(in->name)) {
         expr_refuse(e, "'%s' is a parameter of the kernel already", in->name);
         return -1;
     }

@@ -131,6 +131,7 @@ struct expr_output {
     enum expr_rounding rounding;
     enum expr_path path;
     bool reciprocal; /* NVFP4: x * fl(1/d) instead of x / d */
+    bool is_named;   /* by the script, not by its place */
     bool scale_down; /* MX: floor of log2, may saturate; else the least that does not */
     int line;
 };
@@ -188,6 +189,8 @@ const struct expr_node *expr_named(struct expr *e, const struct expr_node *x,
                                    const char *name,
                                    const struct expr_node *const *args, int arg_count);
 
+/* Names that a kernel's parameters have already. */
+bool expr_is_taken(const char *name);
 /* Takes format, value, name, global, rounding ..., and fills in what follows from them
  * (global_ok, row_hash, row_ok).  `seed`: of STOCHASTIC, else NULL.  False: a fault. */
 bool expr_add_output(struct expr *e, const struct expr_output *o,

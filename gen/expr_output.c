@@ -80,6 +80,8 @@ static bool fit_output(struct expr *e, const struct expr_output *o)
         if (strcmp(e->outputs[i].name, o->name) == 0)
             return expr_refuse(e, "two outputs have the name '%s': give one { name = }",
                                o->name);
+    if (strcmp(o->name, "d") != 0 && expr_is_taken(o->name))
+        return expr_refuse(e, "'%s' is a parameter of the kernel already", o->name);
     if (e->output_count == EXPR_MAX_OUTPUTS)
         return expr_refuse(e, "more than %d outputs", EXPR_MAX_OUTPUTS);
     if (o->global && o->global->columns != EXPR_NO_COLUMNS)
@@ -185,6 +187,16 @@ bool expr_check_used(struct expr *e, int *line)
             has_input[e->nodes[i]->imm] = true;
     }
     *line = e->output_count ? e->outputs[0].line : e->line;
+    for (int i = 0; i < e->input_count; i++)
+        for (int k = 0; k < e->output_count; k++)
+            if (strcmp(e->inputs[i].name, e->outputs[k].name) == 0) {
+                *line = e->inputs[i].line;
+                return expr_refuse(e,
+                                   "'%s' is the name of a parameter and of output %d, "
+                                   "which has it%s: give one another name",
+                                   e->inputs[i].name, k + 1,
+                                   e->outputs[k].is_named ? "" : " by itself");
+            }
     for (int i = 0; i < e->input_count; i++)
         if (!has_input[i]) {
             *line = e->inputs[i].line;

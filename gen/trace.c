@@ -4,10 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "gen/embed.h"
 #include "gen/trace_value.h"
-
-#define NAMED_FILE "gen/epilogues.lua"
 
 /* ---- functions of e */
 
@@ -54,6 +51,7 @@ static int call_interleaved(lua_State *L)
     static const char *const orders[] = {"gate_up", "up_gate"};
     const char *what = "interleaved";
     struct tracer *t = trace_begin(L);
+    trace_check_count(L, 2, what);
     int group = columns_at(L, 1, what);
     trace_check_options(L, 2, "order of", what);
     int order = trace_word_option(L, 2, "order", orders, 2, 0, what);
@@ -73,6 +71,7 @@ static int call_interleaved(lua_State *L)
 static int call_interleave(lua_State *L)
 {
     struct tracer *t = trace_begin(L);
+    trace_check_count(L, 3, "interleave");
     uint32_t group = (uint32_t)columns_at(L, 1, "interleave");
     const struct expr_node *args[2];
     for (int i = 0; i < 2; i++)
@@ -87,6 +86,7 @@ static int call_block(lua_State *L)
 {
     struct tracer *t = trace_begin(L);
     enum expr_op op = (enum expr_op)lua_tointeger(L, lua_upvalueindex(2));
+    trace_check_count(L, 2, expr_op_name(op));
     const struct expr_node *x = trace_value(L, t, 1, EXPR_F32, expr_op_name(op));
     uint32_t cols = (uint32_t)columns_at(L, 2, expr_op_name(op));
     const struct expr_node *n = expr_op(t->e, op, &x, 1, cols);
@@ -99,6 +99,7 @@ static int call_integer(lua_State *L)
 {
     struct tracer *t = trace_begin(L);
     enum expr_type type = (enum expr_type)lua_tointeger(L, lua_upvalueindex(2));
+    trace_check_count(L, 1, expr_type_name(type));
     if (lua_type(L, 1) != LUA_TNUMBER)
         luaL_error(L,
                    "%s makes a constant of a number; e.to_int, e.to_uint and e.bits "
@@ -127,7 +128,24 @@ static void read_name(lua_State *L, struct expr_output *o)
                    "most",
                    name, EXPR_NAME_CHARS);
     snprintf(o->name, sizeof o->name, "%s", name);
+    o->is_named = true;
     lua_pop(L, 1);
+}
+
+/* Each one is to be returned, but a cast without a name is also a value. */
+static void push_output(lua_State *L, struct tracer *t, const struct expr_output *o,
+                        const struct expr_node *seed)
+{
+    struct held *h = trace_push_held(L, HELD_OUTPUT);
+    h->output = *o;
+    h->seed = seed;
+    if (!o->name[0] && o->format != EXPR_OUT_D && !expr_scale_block(o->format) &&
+        o->format != EXPR_OUT_AMAX)
+        return;
+    struct made_output *made = ARENA_NEW(t->arena, struct made_output);
+    *made = (struct made_output){.format = o->format, .line = o->line, .next = t->made};
+    t->made = made;
+    h->made = made;
 }
 
 static const struct expr_node *value_option(lua_State *L, struct tracer *t,
@@ -172,6 +190,7 @@ static int call_cast(lua_State *L)
     const char *what = expr_format_name(f);
     bool is_fp8 = f == EXPR_OUT_E4M3 || f == EXPR_OUT_E5M2;
     bool has_path = is_fp8 || f == EXPR_OUT_E2M1;
+    trace_check_count(L, 2, what);
     trace_check_options(L, 2,
                         is_fp8     ? "name scale division path"
                         : has_path ? "name path"
@@ -189,7 +208,7 @@ static int call_cast(lua_State *L)
     if (f == EXPR_OUT_D && o.value->type != EXPR_F32)
         luaL_error(L, "d: the value is %s, but must be f32",
                    expr_type_name(o.value->type));
-    trace_push_held(L, HELD_OUTPUT)->output = o;
+    push_output(L, t, &o, NULL);
     return 1;
 }
 
@@ -200,6 +219,7 @@ static int call_scaled(lua_State *L)
     struct tracer *t = trace_begin(L);
     enum expr_format f = (enum expr_format)lua_tointeger(L, lua_upvalueindex(2));
     const char *what = lua_tostring(L, lua_upvalueindex(3));
+    trace_check_count(L, 2, what);
     trace_check_options(L, 2,
                         f == EXPR_OUT_NVFP4 ? "name global rounding seed path division"
                         : f == EXPR_OUT_MXFP4 ? "name scale rounding seed path"
@@ -236,17 +256,19 @@ static int call_scaled(lua_State *L)
                              : "%s: seed is for rounding = \"stochastic\"",
                    what);
     trace_check(L, t);
-    struct held *h = trace_push_held(L, HELD_OUTPUT);
-    h->output = o;
-    h->seed = seed;
+    push_output(L, t, &o, seed);
     return 1;
 }
 
 /* ---- e itself */
 
-/* Fields that are values, and sources of values. */
+/* A function, or a field that is a value or a source of values. */
 static int get_field(lua_State *L)
 {
+    lua_pushvalue(L, 2);
+    if (lua_rawget(L, lua_upvalueindex(2)) != LUA_TNIL)
+        return 1;
+    lua_pop(L, 1);
     static const struct {
         const char *field, *name;
         enum expr_input_kind kind;
@@ -300,10 +322,36 @@ static void set_closure(lua_State *L, struct tracer *t, const char *name,
     lua_setfield(L, -2, name);
 }
 
-static int refuse_field(lua_State *L)
+static int get_form(lua_State *L)
 {
+    lua_pushvalue(L, 2);
+    if (lua_rawget(L, lua_upvalueindex(2)) != LUA_TNIL)
+        return 1;
     return luaL_error(L, "there is no function '%s' in e.fast and e.precise",
                       luaL_tolstring(L, 2, NULL));
+}
+
+static int refuse_assignment(lua_State *L)
+{
+    return luaL_error(L,
+                      "e.%s = ... changes nothing: e is only read; keep what you "
+                      "compute in a local variable, and return the outputs",
+                      luaL_tolstring(L, 2, NULL));
+}
+
+/* In place of the table on top of the stack an empty one, through which it is read. */
+static void make_read_only(lua_State *L, struct tracer *t, lua_CFunction get)
+{
+    lua_newtable(L);
+    lua_newtable(L);
+    lua_pushlightuserdata(L, t);
+    lua_pushvalue(L, -4);
+    lua_pushcclosure(L, get, 2);
+    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, refuse_assignment);
+    lua_setfield(L, -2, "__newindex");
+    lua_setmetatable(L, -2);
+    lua_remove(L, -2);
 }
 
 /* e.fast and e.precise */
@@ -318,10 +366,7 @@ static void set_forms(lua_State *L, struct tracer *t, const char *name, bool pre
         lua_pushcclosure(L, call_function, 3);
         lua_setfield(L, -2, f->name);
     }
-    lua_newtable(L);
-    lua_pushcfunction(L, refuse_field);
-    lua_setfield(L, -2, "__index");
-    lua_setmetatable(L, -2);
+    make_read_only(L, t, get_form);
     lua_setfield(L, -2, name);
 }
 
@@ -376,9 +421,7 @@ static void push_e(lua_State *L, struct tracer *t)
     set_closure(L, t, "u32", call_integer, EXPR_U32, 0);
     set_forms(L, t, "fast", false);
     set_forms(L, t, "precise", true);
-    lua_newtable(L);
-    set_closure(L, t, "__index", get_field, 0, 0);
-    lua_setmetatable(L, -2);
+    make_read_only(L, t, get_field);
 }
 
 /* ---- the function's results */
@@ -405,6 +448,8 @@ static void add_output(lua_State *L, struct tracer *t, const lua_Debug *about,
         return;
     }
     struct expr_output o = h->output;
+    if (h->made)
+        h->made->is_used = true;
     if (!o.name[0] && o.format == EXPR_OUT_AMAX)
         snprintf(o.name, sizeof o.name, "amax");
     else if (!o.name[0] && t->e->output_count == 0)
@@ -433,6 +478,14 @@ static void add_outputs(lua_State *L, struct tracer *t, const lua_Debug *about,
     if (t->e->output_count == 0)
         raise_at(L, about, about->linedefined,
                  "the epilogue returns nothing: return e.d(x), e.nvfp4(...) ...");
+    for (const struct made_output *m = t->made; m; m = m->next)
+        if (!m->is_used)
+            raise_at(L, about, m->line,
+                     arena_printf(t->arena,
+                                  "the output %s(...) is made here, but the epilogue "
+                                  "does not return it: return all outputs, in one list "
+                                  "or side by side",
+                                  expr_format_name(m->format)));
 }
 
 struct expr *trace_function(lua_State *L, struct sandbox *s, struct arena *a)
@@ -441,7 +494,7 @@ struct expr *trace_function(lua_State *L, struct sandbox *s, struct arena *a)
     lua_pushvalue(L, -1);
     lua_getinfo(L, ">S", &about);
     struct tracer *t = ARENA_NEW(a, struct tracer);
-    *t = (struct tracer){s, a, expr_new(a)};
+    *t = (struct tracer){.sandbox = s, .arena = a, .e = expr_new(a)};
     luaL_checkstack(L, 8 + EXPR_MAX_OUTPUTS, "epilogue");
     trace_open_values(L, t);
     int first = lua_gettop(L), line;
@@ -469,7 +522,7 @@ static int call_traced(lua_State *L)
     return 0;
 }
 
-static void report(const char *file, const struct sandbox_fault *f, struct diags *d)
+void trace_report(const char *file, const struct sandbox_fault *f, struct diags *d)
 {
     static const enum diag_code codes[] = {
         [SANDBOX_SYNTAX] = DIAG_CONFIG_SYNTAX,
@@ -491,87 +544,6 @@ struct expr *trace_call(struct sandbox *s, struct arena *a, const char *file,
     lua_insert(L, -2);
     if (sandbox_call(s, a, 1, 0, &fault))
         return c.e;
-    report(file, &fault, d);
+    trace_report(file, &fault, d);
     return NULL;
-}
-
-/* ---- those with a name */
-
-struct named {
-    struct sandbox *sandbox;
-    struct arena *arena;
-    const char *wanted; /* NULL: only list them */
-    struct expr *found;
-    struct trace_name names[64];
-    int count;
-};
-
-/* epilogue("relu", "max(x, 0)", function(e) ... end) */
-static int define(lua_State *L)
-{
-    struct named *n = lua_touserdata(L, lua_upvalueindex(1));
-    const char *name = luaL_checkstring(L, 1), *summary = luaL_checkstring(L, 2);
-    luaL_checktype(L, 3, LUA_TFUNCTION);
-    if (n->count < (int)COUNT_OF(n->names))
-        n->names[n->count++] = (struct trace_name){arena_strdup(n->arena, name),
-                                                   arena_strdup(n->arena, summary)};
-    if (n->wanted && strcmp(name, n->wanted) == 0) {
-        lua_settop(L, 3);
-        n->found = trace_function(L, n->sandbox, n->arena);
-    }
-    return 0;
-}
-
-static bool run_named(struct named *n, struct sandbox_fault *fault)
-{
-    static const struct sandbox_limits limits = {
-        .memory_bytes = 4 << 20,
-        .block_bytes = 256 << 10,
-        .string_bytes = 16 << 10,
-        .work = 2000000,
-        .cpu_ms = 500,
-    };
-    const struct embedded *file = embedded_find(NAMED_FILE);
-    struct sandbox *s = sandbox_open(&limits);
-    lua_State *L = sandbox_state(s);
-    n->sandbox = s;
-    sandbox_push_env(s);
-    lua_pushlightuserdata(L, n);
-    lua_pushcclosure(L, define, 1);
-    lua_setfield(L, -2, "epilogue");
-    lua_pop(L, 1);
-    bool ok = sandbox_load(s, n->arena, (const char *)file->data, file->bytes, fault) &&
-              sandbox_call(s, n->arena, 0, 0, fault);
-    sandbox_close(s);
-    return ok;
-}
-
-struct expr *trace_named(struct arena *a, const char *name, struct loc loc,
-                         struct diags *d)
-{
-    struct named n = {.arena = a, .wanted = name};
-    struct sandbox_fault fault;
-    if (!run_named(&n, &fault)) {
-        report(NAMED_FILE, &fault, d);
-        return NULL;
-    }
-    if (n.found)
-        return n.found;
-    struct buf known;
-    buf_init(&known, a);
-    for (int i = 0; i < n.count; i++)
-        buf_printf(&known, "%s%s", i ? ", " : "", n.names[i].name);
-    diag_add(d, DIAG_EPILOGUE_NAME, loc, name, known.data);
-    return NULL;
-}
-
-const struct trace_name *trace_names(struct arena *a, int *count)
-{
-    struct named n = {.arena = a};
-    struct sandbox_fault fault;
-    *count = run_named(&n, &fault) ? n.count : 0;
-    struct trace_name *names =
-        ARENA_ARRAY(a, struct trace_name, (size_t)(*count ? *count : 1));
-    memcpy(names, n.names, (size_t)*count * sizeof *names);
-    return names;
 }

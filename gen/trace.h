@@ -24,6 +24,9 @@ struct expr *trace_function(lua_State *L, struct sandbox *s, struct arena *a);
 struct expr *trace_call(struct sandbox *s, struct arena *a, const char *file,
                         struct diags *d);
 
+/* What became of a call, as a message at the fault's line of `file`. */
+void trace_report(const char *file, const struct sandbox_fault *f, struct diags *d);
+
 /* The built-in epilogue `name`.  NULL after a report at `loc`. */
 struct expr *trace_named(struct arena *a, const char *name, struct loc loc,
                          struct diags *d);

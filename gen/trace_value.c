@@ -99,6 +99,13 @@ const struct expr_node *trace_value(lua_State *L, struct tracer *t, int index,
         return constant(L, t, index, type, what);
     }
     struct held *h = trace_held(L, index);
+    if (lua_type(L, index) == LUA_TBOOLEAN)
+        luaL_error(
+            L,
+            "%s: a value or a number is expected, not %s: ==, ~=, and, or, not "
+            "of Lua are done while the kernel is generated, and a value is never "
+            "== a number; e.eq(a, b) and the like compare each element",
+            what, lua_toboolean(L, index) ? "true" : "false");
     if (!h) {
         luaL_error(L, "%s: a value or a number is expected, not %s", what,
                    lua_isnone(L, index) ? "nothing" : luaL_typename(L, index));
@@ -109,6 +116,8 @@ const struct expr_node *trace_value(lua_State *L, struct tracer *t, int index,
     case HELD_VALUE:
         return h->node;
     case HELD_OUTPUT:
+        if (h->made && !h->output.name[0])
+            h->made->is_used = true;
         if (expr_scale_block(h->output.format) || h->output.format == EXPR_OUT_AMAX)
             luaL_error(L, "%s: %s(...) is an output, not a value to compute with", what,
                        expr_format_name(h->output.format));
@@ -201,8 +210,9 @@ static int power(lua_State *L)
 static int refuse_comparison(lua_State *L)
 {
     return luaL_error(L,
-                      "a comparison in Lua must be true or false at once: e.lt(a, b), "
-                      "e.le, e.eq ... make predicates for e.select(p, a, b)");
+                      "==, ~=, <, <=, >, >= of Lua must be true or false while the "
+                      "kernel is generated: e.eq(a, b), e.lt(a, b) and the like make "
+                      "predicates for e.select(p, a, b)");
 }
 
 static int refuse_index(lua_State *L)
@@ -225,6 +235,8 @@ static void read_default(lua_State *L, int index, struct expr_input *in)
         return;
     if (lua_type(L, -1) != LUA_TNUMBER)
         luaL_error(L, "default is %s, but must be a number", luaL_typename(L, -1));
+    if (isnan(lua_tonumber(L, -1)))
+        luaL_error(L, "default of '%s' is NaN, which all results would be", in->name);
     struct tracer *t = trace_upvalue(L);
     const struct expr_node *n = constant(L, t, lua_gettop(L), in->type, "default");
     in->has_default = true;
@@ -340,6 +352,13 @@ static int call_source(lua_State *L)
 }
 
 /* ---- options */
+
+void trace_check_count(lua_State *L, int most, const char *what)
+{
+    if (lua_gettop(L) > most)
+        luaL_error(L, "%s takes %d values, options counted, not %d", what, most,
+                   lua_gettop(L));
+}
 
 void trace_check_options(lua_State *L, int index, const char *known, const char *what)
 {

@@ -11,6 +11,15 @@ struct tracer {
     struct sandbox *sandbox;
     struct arena *arena;
     struct expr *e;
+    struct made_output *made; /* the last one first */
+};
+
+/* An output that must be returned, or the script has made it in vain. */
+struct made_output {
+    enum expr_format format;
+    int line;
+    bool is_used;
+    struct made_output *next;
 };
 
 enum held_kind {
@@ -25,6 +34,7 @@ struct held {
     const struct expr_node *node; /* VALUE */
     struct expr_output output;    /* OUTPUT; name "": none was given */
     const struct expr_node *seed;
+    struct made_output *made; /* OUTPUT; NULL: it may be left aside */
     struct expr_input source; /* SOURCE; name "": it has no name of its own */
 };
 
@@ -49,6 +59,9 @@ void trace_open_values(lua_State *L, struct tracer *t);
 void trace_set_places(lua_State *L, struct tracer *t, bool on);
 /* The operation `op` on `count` values from index 1 on; the result is on the stack. */
 int trace_apply(lua_State *L, enum expr_op op, int count);
+
+/* Raises an error where a call has more values than `most`. */
+void trace_check_count(lua_State *L, int most, const char *what);
 
 /* ---- options, { name = value, ... } at `index`; nil and none are empty */
 

@@ -616,6 +616,83 @@ TEST(refusals)
     check_refused("function(e) while true do end end", "config-work", 2, "");
 }
 
+/* Mistakes of Lua's that would go unseen, each in the function's second line. */
+TEST(what_would_be_ignored_is_refused)
+{
+    static const struct {
+        const char *body, *words;
+    } wrong[] = {
+        {"return e.d(e.select(e.acc == 1, e.acc, 0))", "e.eq(a, b)"},
+        {"return e.d(e.acc * (e.acc ~= 0))", "not true"},
+        {"if e.acc == e.alpha then return e.d(e.acc) end", "e.eq(a, b)"},
+        {"if e.acc < 1 then return e.d(e.acc) end", "e.lt"},
+        {"e.acc = 3 return e.d(e.acc)", "e.acc = ... changes nothing"},
+        {"e.exp = e.log return e.d(e.exp(e.acc))", "e is only read"},
+        {"e.precise.exp = e.log return e.d(e.acc)", "e is only read"},
+        {"e.mine = 3 return e.d(e.acc)", "e is only read"},
+        {"e.acc.x = 3 return e.d(e.acc)", "assignment to a field"},
+        {"e.amax(e.acc) return e.d(e.acc)", "does not return it"},
+        {"return { e.d(e.acc), q = e.mxfp8(e.acc) }", "does not return it"},
+        {"return e.d(e.bf16(e.acc, { name = 'q' }) * 2)", "does not return it"},
+        {"return e.d(e.acc * e.param('s', { default = 0 / 0 }))", "'s' is NaN"},
+        {"return e.bf16(e.acc), e.f32(e.acc * e.param 'd2')",
+         "output 2, which has it by"},
+        {"return e.bf16(e.acc * e.bias), e.amax(e.acc, { name = 'bias' })",
+         "output 2, which has it: "},
+        {"return e.bf16(e.acc, { name = 'alpha' })", "'alpha' is a parameter"},
+        {"return e.d(e.acc), e.amax(e.acc), e.amax(e.acc * 2)", "have the name 'amax'"},
+        {"return e.bf16(e.acc, { name = 'd2' }), e.f32(e.acc)", "have the name 'd2'"},
+        {"return e.d(e.acc, {}, 1)", "d takes 2 values"},
+        {"return e.nvfp4(e.acc, { global = 1 }, {})", "nvfp4 takes 2 values"},
+        {"return e.d(e.acc * e.block_amax(e.acc, 16, 2))", "block_amax takes 2"},
+        {"return e.d(e.interleave(8, e.acc, e.acc, 1))", "interleave takes 3"},
+        {"return e.d(e.acc + e.from_uint(e.u32(1, 2)))", "u32 takes 1"},
+        {"return e.d(e.acc + 1e39)", "too large for f32"},
+        {"return e.d(e.acc % 2)", "% does not work"},
+        {"return e.d(e.acc ^ 0.5)", "whole number from 1"},
+        {"return e.d(e.acc / nil)", "not nil"},
+        {"return e.d(e.accu)", "no 'accu'"},
+        {"return e.d(e.precise.abs(e.acc))", "no function 'abs'"},
+        {"return e.d(e.acc * e.param '1x')", "'1x' is no name"},
+        {"return e.d(e.acc * e.col('v', { per = 'pair' }))", "the columns of pairs"},
+        {"return e.nvfp4(e.acc, { global = e.bias })", "the same in all columns"},
+        {"return e.nvfp4(e.acc, { global = 1, path = 'hard' })", "path"},
+        {"return e.d(e.aux * e.alpha)", "use e.acc"},
+        {"return e.d(e.bias * e.alpha)", "not one value of each element"},
+        {"return e.d(e.unscaled)", "alpha would be ignored"},
+        {"return e.e4m3(e.acc, { division = 'exact', scale = e.u32(1) })", "u32"},
+        {"return e.mxfp4(e.acc, { seed = e.u32(1) })", "seed is for"},
+        {"local x <const> = e.acc x() return e.d(x)", "cannot be called"},
+    };
+    for (size_t i = 0; i < COUNT_OF(wrong); i++) {
+        char text[200];
+        printf("%s\n", wrong[i].body); /* seen when it fails */
+        snprintf(text, sizeof text, "function(e)\n %s\n end", wrong[i].body);
+        check_refused(text, "epilogue", 3, wrong[i].words);
+    }
+    check_refused("function(e)\n return e.d(e.acc), nil end", "epilogue", 2,
+                  "returns nil");
+    check_refused("function(e)\n return e.d(e.acc), e.acc end", "epilogue", 2,
+                  "a value without a type");
+    const char *path = test_tmp_path("own.lua");
+    static const char own[] = "gemm {\n  epilogue = math.abs,\n}\n";
+    CHECK(file_write(path, own, strlen(own)));
+    struct job *j = job_run(&(struct job_options){.path = path});
+    CHECK_DIAG(j->diags, "field-type", 2);
+    CHECK(strstr(j->diags->first->text, "one of Lua's own functions"));
+    job_free(j);
+    /* What is right stays right: a cast that is both, and an order that is the default.
+     */
+    j = lab_job(&(struct lab_kernel){
+        .epilogue = "function(e) local q = e.bf16(e.acc, { name = 'q' }) \n"
+                    "local g, u = e.interleaved(8) local x = e.bf16(g) \n"
+                    "return q, e.amax(q * 2), e.d(x * u) end"});
+    CHECK_STR(j->image.outputs[0].name, "q");
+    CHECK_STR(j->image.outputs[1].name, "amax");
+    CHECK_STR(j->image.outputs[2].name, "d3");
+    job_free(j);
+}
+
 TEST(what_does_not_fit_is_refused)
 {
     struct arena *a = arena_new();
@@ -717,5 +794,24 @@ TEST(a_type_of_d_that_nothing_has_is_refused)
     const struct job_options o = {.overrides = set, .override_count = 2};
     struct job *j = job_run(&o);
     CHECK_DIAG(j->diags, "epilogue-d-type", 0);
+    job_free(j);
+    /* In a config, at its line. */
+    const char *path = test_tmp_path("d.lua");
+    static const char text[] = "gemm {\n  epilogue = 'swiglu_nvfp4',\n"
+                               "  d = { type = 'bf16' },\n}\n";
+    CHECK(file_write(path, text, strlen(text)));
+    const struct job_options file = {.path = path};
+    j = job_run(&file);
+    CHECK_DIAG(j->diags, "epilogue-d-type", 3);
+    job_free(j);
+    /* Another epilogue in its place is asked for e.d(), and one of the command line
+     * goes with the type of D that stands there. */
+    const struct job_options other = {
+        .path = path,
+        .overrides = (struct config_override[]){{"epilogue", "swiglu"}},
+        .override_count = 1,
+        .plan_only = true};
+    j = job_run(&other);
+    CHECK_EQ(j->diags->count, 0);
     job_free(j);
 }
