@@ -20,7 +20,7 @@ lib/emu/libcuda.so: | parts
 endif
 
 # Tests that run PTX below the driver API share a frame.
-$(addprefix $(B)/tests/,t_tma t_tmap_edit t_pair t_mma_kinds t_wgmma t_mma_warp t_bulk t_tcgen05 t_tcmma): \
+$(addprefix $(B)/tests/,t_tma t_tmap_edit t_pair t_mma_kinds t_wgmma t_mma_warp t_bulk t_tcgen05 t_tcmma t_choice): \
     $(B)/tests/emu_run.o
 
 # Tests of single instructions share a frame as well.

@@ -35,7 +35,8 @@ static bool refuse(char *why, size_t bytes, const char *text)
     return false;
 }
 
-/* A whole number in front of `end` or the end of the text; moves *p behind it. */
+/* A whole number in front of the end of the text, or of `end` and something more; moves
+ * *p behind it. */
 static bool number(const char **p, char end, uint32_t least, uint32_t most,
                    uint32_t *out)
 {
@@ -44,7 +45,7 @@ static bool number(const char **p, char end, uint32_t least, uint32_t most,
         return false;
     errno = 0;
     unsigned long n = strtoul(*p, &stop, 10);
-    if (errno || n < least || n > most || (*stop && *stop != end))
+    if (errno || n < least || n > most || (*stop && (*stop != end || !stop[1])))
         return false;
     *out = (uint32_t)n;
     *p = *stop ? stop + 1 : stop;

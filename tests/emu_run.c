@@ -81,6 +81,8 @@ bool emu_launch(struct emu_run *r)
     g->seed = r->seed ? r->seed : 1;
     g->perturb = r->perturb;
     g->threads = 1;
+    g->plan = r->plan;
+    g->record = r->record;
     g->first_clusters = r->first_clusters;
     g->registers = r->registers;
     if (!check_set_parse(r->checks ? r->checks : "default", &r->check_set, why,

@@ -24,10 +24,13 @@ struct emu_run {
     bool lazy;
     const char *strategy; /* as FP4EMU_STRATEGY; NULL: eager, or lazy by .lazy */
     uint64_t seed;
-    uint32_t registers;      /* of a thread at launch; 0: no bound is stated */
-    uint32_t first_clusters; /* launched at first; 0: all */
-    const char *checks;      /* as FP4EMU_CHECK; NULL: default */
-    bool perturb;            /* as FP4EMU_APPROX=perturb */
+    uint32_t registers;            /* of a thread at launch; 0: no bound is stated */
+    uint32_t first_clusters;       /* launched at first; 0: all */
+    const char *checks;            /* as FP4EMU_CHECK; NULL: default */
+    bool perturb;                  /* as FP4EMU_APPROX=perturb */
+    const struct deviations *plan; /* of strategy replay, which names a file all the
+                                      same; or NULL */
+    struct deviations *record;     /* choices made are added; or NULL */
     /* -- filled in */
     struct arena *arena;
     struct diags *diags;
