@@ -9,6 +9,7 @@
 
 #include "gen/run_check.h"
 #include "gen/run_epilogue.h"
+#include "gen/run_lines.h"
 #include "gen/run_expr.h"
 #include "gen/run_quantize.h"
 #include "gen/run_state.h"
@@ -376,6 +377,8 @@ static bool launch(struct run *r)
               !fp4gen_download(r->device, out->scales, out->scales_address,
                                out->scales_count, &e));
     }
+    if (r->job)
+        run_tell_lines(r->device, &r->job->map, r->err);
     if (r->o->watch)
         watch_launch(r, ok);
     return ok || run_print_error(r, &e);
@@ -462,8 +465,8 @@ static int run(struct run *r)
     if (!read_kernel(r))
         return FAILED;
     if (r->image.op[0])
-        return run_quantize(r->o, &r->image, r->ptx, r->ptx_bytes, r->diags, r->out,
-                            r->err);
+        return run_quantize(r->o, &r->image, r->ptx, r->ptx_bytes,
+                            r->job ? &r->job->map : NULL, r->diags, r->out, r->err);
     if (!refuse_unused(r) || !choose_sizes(r))
         return MISUSED;
     if (!can_check(r) || !open_device(r))

@@ -9,6 +9,7 @@
 #include "core/fp4.h"
 #include "gen/npy.h"
 #include "gen/quantize_data.h"
+#include "gen/run_lines.h"
 #include "runtime/fp4gen.h"
 
 enum { DONE = 0, FAILED = 1, MISUSED = 2 };
@@ -16,6 +17,7 @@ enum { DONE = 0, FAILED = 1, MISUSED = 2 };
 struct qrun {
     const struct run_options *o;
     const struct image *image;
+    const struct line_map *map; /* NULL: a PTX file */
     FILE *out, *err;
     struct diags *diags;
     struct npy x_file;
@@ -238,6 +240,19 @@ static bool launch(struct qrun *r)
            download(r, 2, q->scales, q->scales_bytes);
 }
 
+static void watch_launch(struct qrun *r, bool ok)
+{
+    const struct quantize_data *q = &r->data;
+    struct run_watch *w = r->o->watch;
+    w->hash = 0;
+    if (ok) {
+        w->hash = hash_bytes(q->x, q->x_bytes);
+        w->hash = w->hash * 31 + hash_bytes(q->codes, q->codes_bytes);
+        w->hash = w->hash * 31 + hash_bytes(q->scales, q->scales_bytes);
+    }
+    w->look(w, r->device);
+}
+
 /* What came of the first pass: exact but for silu. */
 static bool check_global(struct qrun *r)
 {
@@ -311,17 +326,25 @@ static int run(struct qrun *r, const char *ptx, size_t bytes)
         fprintf(r->out, "%u x %u: nothing to do\n", r->args.m, r->args.k);
         return DONE;
     }
-    if (!upload_all(r) || !launch(r))
+    if (!upload_all(r))
+        return FAILED;
+    bool ok = launch(r);
+    if (r->map)
+        run_tell_lines(r->device, r->map, r->err);
+    if (o->watch)
+        watch_launch(r, ok);
+    if (!ok)
         return FAILED;
     print_launch(r);
-    return !o->check || check(r) ? DONE : FAILED;
+    return !o->check || (o->watch && o->watch->is_trusted) || check(r) ? DONE : FAILED;
 }
 
 int run_quantize(const struct run_options *o, const struct image *image,
-                 const char *ptx, size_t ptx_bytes, struct diags *d, FILE *out,
-                 FILE *err)
+                 const char *ptx, size_t ptx_bytes, const struct line_map *map,
+                 struct diags *d, FILE *out, FILE *err)
 {
-    struct qrun r = {.o = o, .image = image, .diags = d, .out = out, .err = err};
+    struct qrun r = {
+        .o = o, .image = image, .map = map, .diags = d, .out = out, .err = err};
     int status = run(&r, ptx, ptx_bytes);
     if (r.device) {
         for (size_t i = 0; i < COUNT_OF(r.buffers); i++)

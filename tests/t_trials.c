@@ -73,6 +73,23 @@ TEST(the_span_of_pct_is_what_the_base_has_counted)
     trials_free(&t);
 }
 
+TEST(kernels_beside_the_gemm_are_watched_too)
+{
+    struct trials t = small_kernel(2);
+    options.job = (struct job_options){.path = "quantize_nvfp4"};
+    options.n = -1;
+    options.m = 5;
+    options.ctas = 0;
+    at[0] = (struct trial){.run = &options, .strategy = "eager"};
+    at[1] = (struct trial){.run = &options, .strategy = "pct:2", .seed = 1};
+    fine(&t);
+    CHECK(results[0].visible > 0 && results[0].hash != 0);
+    CHECK_EQ(results[0].hash, results[1].hash);
+    CHECK(strstr(results[0].text, "values") && !strstr(results[1].text, "values"));
+    CHECK(strncmp(results[1].strategy, "pct:2:", 6) == 0);
+    trials_free(&t);
+}
+
 /* Under one and the same schedule only the first run shows anything. */
 TEST(what_shows_nothing_new_is_left_out)
 {

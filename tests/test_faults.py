@@ -3,10 +3,11 @@ names the place, and never in "passed"."""
 
 import json
 import re
+import shutil
 
 import pytest
 
-from conftest import gen
+from conftest import ROOT, gen
 
 TILES = ("128x64x128", "128x256")
 STRATEGIES = ("eager", "lazy")
@@ -101,3 +102,27 @@ def test_reports_are_json_lines(kernel, tmp_path):
     assert lines[-1]["result"] == "CUDA_ERROR_LAUNCH_FAILED"
     opcode = path.read_text().splitlines()[lines[-1]["line"] - 1].split()[0]
     assert lines[-1]["opcode"] == opcode
+
+
+def test_lines_of_templates_are_named(tmp_path):
+    """Of a kernel that is generated and run at once nobody has seen the PTX."""
+    folder = tmp_path / "templates"
+    shutil.copytree(ROOT / "templates", folder)
+    template = folder / "gemm_tcgen05.ptxt"
+    text = template.read_text(encoding="utf-8")
+    template.write_text(replace_once(
+        text, r"^MMA_WAIT:\n.*try_wait.*\n.*bra.*MMA_WAIT;\n", "MMA_WAIT:\n"), encoding="utf-8")
+    options = ("--tile", "128x64x128", "--templates", folder)
+    code, ptx, err = gen(*options)
+    assert code == 0, err
+    code, out, err = gen("run", *options, *SHAPE, "--driver", "emu")
+    assert code == 1 and "error in kernel" in err, out + err
+    named = re.findall(r"^  line (\d+) is from (.*):(\d+)$", err, re.M)
+    assert named and {f for _, f, _ in named} == {str(template)}, err
+    assert {n for n, _, _ in named} <= set(re.findall(r"\bline (\d+)", err))
+    sources = template.read_text(encoding="utf-8").splitlines()
+    for number, _, line in named:
+        opcode = re.search(r"[a-z]\w*(?=\.)", ptx.splitlines()[int(number) - 1])[0]
+        assert opcode in sources[int(line) - 1], (number, line)
+    code, _, err = gen("run", *options, *SHAPE, "--driver", "emu", env={"FP4EMU_QUIET": "1"})
+    assert code == 1 and "is from" not in err
