@@ -187,6 +187,7 @@ static bool arrive(struct warp *w, struct mbar *m, uint32_t count, uint32_t tell
                m->pending, (unsigned long long)m->phase, m->expected);
         report_note(g, "initialised in line %d; %lld bytes are still to come",
                     m->init_line, (long long)m->tx);
+        note_signals(g, m);
         return false;
     }
     if (w->hb && tellers && !hb_mbar_arrive(w, m, tellers))
@@ -216,6 +217,7 @@ static bool check_tx(struct warp *w, const struct mbar *m)
         "%lld that a barrier can count (%lld expected, %lld received)",
         m->offset, m->cta->id[0], m->cta->id[1], m->cta->id[2], (long long)m->tx,
         (long long)MAX_TX, (long long)m->tx_expected, (long long)m->tx_completed);
+    note_signals(m->cta->cluster->grid, m);
     return false;
 }
 

@@ -14,6 +14,7 @@ struct entry {
     const char *kernel, *opcode, *file;
     int line, warp; /* warp -1: unknown */
     uint32_t block[3], lanes, pc;
+    int rank; /* of the CTA in its cluster; -1: it is alone there */
     bool is_hang;
     char *text, *mend;
     char *notes[MAX_NOTES];
@@ -127,8 +128,11 @@ static void add(struct report *r, const char *fmt, ...)
 
 static void add_place(struct report *r, const struct entry *e)
 {
-    add(r, "line %d (%s) block (%u,%u,%u) warp %d lanes 0x%x", e->line, e->opcode,
-        e->block[0], e->block[1], e->block[2], e->warp, e->lanes);
+    add(r, "line %d (%s) block (%u,%u,%u)", e->line, e->opcode, e->block[0],
+        e->block[1], e->block[2]);
+    if (e->rank >= 0)
+        add(r, " rank %d", e->rank);
+    add(r, " warp %d lanes 0x%x", e->warp, e->lanes);
 }
 
 static void add_entry(struct report *r, const struct entry *e)
@@ -224,9 +228,9 @@ static void json_of(struct report *r, const struct entry *e, const char *more)
     add_string(r, e->file ? e->file : "");
     add(r, ",\"line\":%d,\"opcode\":", e->line);
     add_string(r, e->opcode);
-    add(r,
-        ",\"block\":[%u,%u,%u],\"warp\":%d,\"lanes\":\"0x%x\",\"text\":", e->block[0],
-        e->block[1], e->block[2], e->warp, e->lanes);
+    add(r, ",\"block\":[%u,%u,%u],\"rank\":%d,\"warp\":%d,\"lanes\":\"0x%x\",\"text\":",
+        e->block[0], e->block[1], e->block[2], e->rank > 0 ? e->rank : 0, e->warp,
+        e->lanes);
     add_string(r, e->text);
     add(r, ",\"notes\":[");
     for (int i = 0; i < e->note_count; i++) {
@@ -317,8 +321,11 @@ static void fill(struct entry *e, struct grid *g, const struct warp *w,
     e->warp = w ? w->index : -1;
     e->pc = w ? w->cur_pc : 0;
     e->lanes = w ? w->cur_lanes : 0;
+    e->rank = -1;
     if (w)
         memcpy(e->block, w->cta->id, sizeof e->block);
+    if (w && w->cta->cluster->cta_count > 1)
+        e->rank = (int)w->cta->rank;
 }
 
 /* Where a warning goes; NULL: it is known already, or there are too many. */

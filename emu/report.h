@@ -22,7 +22,7 @@ bool report_is_hang(const struct report *r);
 const char *report_text(struct report *r);
 /* The same as JSON, one object a line, with `more` ("\"a\":1,\"b\":2", or "") in each:
  *     {"check":4,"level":"error","kernel":"k","line":7,"opcode":"ld.shared.b32",
- *      "block":[0,0,0],"warp":1,"lanes":"0x1","text":"...","notes":["..."],
+ *      "block":[0,0,0],"rank":0,"warp":1,"lanes":"0x1","text":"...","notes":["..."],
  *      "mend":"..."} */
 const char *report_json(struct report *r, const char *more);
 /* PTX line to blame for the error, 0: unknown. */

@@ -96,7 +96,7 @@ def test_reports_are_json_lines(kernel, tmp_path):
                        env={"FP4EMU_REPORT": str(report), "FP4EMU_STRATEGY": "lazy"})
     assert code == 1
     lines = [json.loads(line) for line in report.read_text().splitlines()]
-    assert lines and {"check", "level", "kernel", "line", "opcode", "block", "warp", "lanes",
+    assert lines and {"check", "level", "kernel", "line", "opcode", "block", "rank", "warp", "lanes",
                       "text", "notes", "mend", "again", "result"} <= set(lines[-1])
     assert lines[-1]["level"] == "error" and lines[-1]["text"] in err
     assert lines[-1]["result"] == "CUDA_ERROR_LAUNCH_FAILED"
