@@ -83,6 +83,7 @@ static bool blame(struct warp *w, enum check check, const struct tmem_op *op,
         check == CHECK_TMEM_UNFINISHED ? "used" : "overwritten", kind_names[op->kind],
         kind_names[older->kind], g->kernel->ops[older->pc].insn->line);
     note_older(w, older);
+    hb_mbar_cause(w, NULL, older->issuer);
     return f == FLOW_NEXT;
 }
 
@@ -178,6 +179,7 @@ static bool check_unread(struct warp *w, const struct tmem_op *op, uint32_t numb
     report_note(grid_of(w), "written last by: %s",
                 report_issuer(older->issuer, older->pc, place, sizeof place));
     report_note(grid_of(w), "does this warp wait until the accumulator is empty?");
+    hb_mbar_cause(w, NULL, NULL);
     return f == FLOW_NEXT;
 }
 

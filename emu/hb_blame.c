@@ -168,6 +168,7 @@ static bool blame_event(struct warp *w, const struct cta *t, uint32_t from, uint
                    "line %d has read them",
                    name, event_name(e), line_of(w, e->pc));
     note_event(w, e);
+    hb_mbar_cause(w, e->mbar, e->warp);
     return f == FLOW_NEXT;
 }
 

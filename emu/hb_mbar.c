@@ -229,26 +229,63 @@ static bool check_parity(struct warp *w, struct mbar *m, uint32_t lanes, bool ye
     struct hb_seen *s = &m->hb->seen[w->index];
     enum flow f = FLOW_NEXT;
     char name[96];
-    if (m->phase >= s->phases + 2) {
+    bool lapped = m->phase >= s->phases + 2;
+    bool again = yes && s->any && s->phases == m->phase && s->lanes == lanes &&
+                 s->acts != w->hb->acts;
+    if (lapped) {
         f = report(grid_of(w), w, CHECK_PARITY,
                    "%llu phases of %s are complete that this warp has not waited for: "
                    "the parity cannot tell which one is meant",
                    (unsigned long long)(m->phase - s->phases),
                    name_of(m, name, sizeof name));
         note_seen(w, m, s);
-    } else if (yes && s->any && s->phases == m->phase && s->lanes == lanes &&
-               s->acts != w->hb->acts) {
+    } else if (again) {
         f = report(grid_of(w), w, CHECK_PARITY,
                    "the wait on %s returns true for phase %lld, which this warp has "
                    "seen before and acted on since; it means the phase after the next",
                    name_of(m, name, sizeof name), (long long)m->phase - 1);
         note_seen(w, m, s);
     }
-    if (yes && !(s->any && s->phases == m->phase))
-        *s = (struct hb_seen){true, m->phase, w->hb->acts, w->cur_pc, lanes};
-    else if (m->phase >= s->phases + 2)
+    if (lapped || again) {
+        s->in_doubt = true;
+        s->doubt_pc = w->cur_pc;
+        s->doubt_phase = m->phase;
+    } else if (yes && s->doubt_phase != m->phase) {
+        s->in_doubt = false;
+    }
+    if (yes && !(s->any && s->phases == m->phase)) {
+        s->any = true;
+        s->phases = m->phase;
+        s->acts = w->hb->acts;
+        s->pc = w->cur_pc;
+        s->lanes = lanes;
+    } else if (lapped) {
         s->phases = m->phase - 1;
+    }
     return f == FLOW_NEXT;
+}
+
+static bool has_signalled(const struct mbar *m, const struct warp *w)
+{
+    for (int i = 0; i < m->signal_count; i++)
+        if (m->signals[i].warp == w)
+            return true;
+    return false;
+}
+
+void hb_mbar_cause(struct warp *w, const struct mbar *m, const struct warp *other)
+{
+    struct grid *g = grid_of(w);
+    char name[96];
+    for (const struct mbar *x = w->cta->mbars; x; x = x->next_of_cta) {
+        const struct hb_seen *s = x->valid && x->hb ? &x->hb->seen[w->index] : NULL;
+        if (!s || !s->in_doubt || !(x == m || !other || has_signalled(x, other)))
+            continue;
+        report_note(g, "the cause: its wait of line %d on %s, which check 6 tells of",
+                    g->kernel->ops[s->doubt_pc].insn->line,
+                    name_of(x, name, sizeof name));
+        report_raise(g, CHECK_PARITY, s->doubt_pc);
+    }
 }
 
 bool hb_mbar_wait(struct warp *w, struct mbar *m, uint32_t lanes, uint32_t yes,

@@ -411,6 +411,18 @@ void report_note(struct grid *g, const char *fmt, ...)
     pthread_mutex_unlock(&r->lock);
 }
 
+void report_raise(struct grid *g, enum check check, uint32_t pc)
+{
+    struct report *r = g->report;
+    if (check_action_at(g->checks, check, CHECK_IS_ERROR) != CHECK_STOP)
+        return;
+    pthread_mutex_lock(&r->lock);
+    for (int i = 0; newest && i < r->warning_count; i++)
+        if (r->warnings[i].check == check && r->warnings[i].pc == pc)
+            r->warnings[i].action = CHECK_STOP;
+    pthread_mutex_unlock(&r->lock);
+}
+
 void report_hang(struct grid *g)
 {
     pthread_mutex_lock(&g->report->lock);

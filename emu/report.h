@@ -48,6 +48,8 @@ bool report_wants(const struct grid *g, enum check check);
 void report_note(struct grid *g, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* The newest report is of a kernel that cannot go on, whatever its check is called. */
 void report_hang(struct grid *g);
+/* A warning of this check at this instruction has come to something: an error. */
+void report_raise(struct grid *g, enum check check, uint32_t pc);
 /* In place of the sentence that checks.def has. */
 void report_mend(struct grid *g, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* "line 212 (tcgen05.mma.cta_group::1...) block (3,0,0) warp 5 lanes 0x1" */
