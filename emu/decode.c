@@ -357,6 +357,7 @@ static void assign_registers(struct decoder *d)
     for (int u = 0; u < d->unit_count; u++) {
         struct slot_map map = slots_assign(d->arena, d->units[u].func, end);
         d->units[u].slot_of_reg = map.slot_of_reg;
+        d->units[u].unwritten = map.unwritten;
         end = map.end_bytes;
         if (!d->units[u].func->is_entry) {
             d->units[u].return_slot = end;
@@ -503,6 +504,9 @@ struct kernel *kernel_decode(struct arena *a, const struct ptx_module *m,
     assign_registers(&dec);
     for (int u = 0; u < dec.unit_count; u++)
         decode_unit(&dec, &dec.units[u]);
+    for (int u = 0; u < dec.unit_count && !dec.failed; u++)
+        if (dec.units[u].unwritten)
+            decode_watch(&dec, &dec.units[u]);
     k->reg_bytes = align_up(k->reg_bytes, 64);
     k->consts = dec.consts;
     return dec.failed ? NULL : k;

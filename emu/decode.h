@@ -8,6 +8,8 @@
 struct slot_map {
     uint32_t *slot_of_reg; /* bytes from the start of the register file */
     uint32_t end_bytes;    /* first byte behind all slots */
+    /* Registers that may be read before they are written, a bit each; NULL: none. */
+    const uint64_t *unwritten;
 };
 
 /* Gives every register that the function mentions a slot from `from_bytes` on, the same
@@ -22,7 +24,8 @@ struct unit {
     const struct ptx_func *func;
     uint32_t *pc_of_insn; /* insn_count + 1 of them */
     uint32_t *slot_of_reg;
-    uint32_t return_slot; /* of a .func: where each lane goes back to */
+    const uint64_t *unwritten; /* as in slot_map */
+    uint32_t return_slot;      /* of a .func: where each lane goes back to */
     uint32_t first_pc;
 };
 
@@ -63,6 +66,9 @@ struct unit *decode_find_unit(struct decoder *d, const char *name);
 /* Offset of a variable of space .param that carries a call's arguments, in the call
  * area of a lane. */
 uint32_t decode_call_offset(struct decoder *d, const struct ptx_var *var);
+/* decode_watch.c: gives ops of the unit a watch, when it may read what it has not
+ * written. */
+void decode_watch(struct decoder *d, const struct unit *u);
 /* Slot of a constant with lanes of 4 bytes, or 8. */
 uint32_t decode_const(struct decoder *d, uint64_t value, bool is_wide);
 /* decode_vars.c: gives the variables that the units mention their places. */

@@ -6,24 +6,9 @@
  * a guard does not end the old value's life.  Lanes run apart, but each has its own
  * place in a slot, so what holds for one thread holds for all. */
 #include "emu/decode.h"
+#include "emu/flow.h"
 
 #include <stdlib.h>
-
-struct block {
-    int from, to;                   /* instructions, `to` excluded */
-    int succs[2];                   /* blocks, -1: none; more of them are in `many` */
-    const struct ptx_operand *many; /* labels of brx.idx */
-    uint64_t *use, *def, *in, *out;
-};
-
-struct flow_graph {
-    struct arena *arena;
-    const struct ptx_func *f;
-    struct block *blocks;
-    int block_count;
-    int *block_of_insn; /* insn_count + 1 of them */
-    int words;          /* of a register set */
-};
 
 uint8_t reg_bits(enum ptx_type t)
 {
@@ -35,157 +20,6 @@ uint8_t reg_bits(enum ptx_type t)
                      : bits <= 32 ? 32
                      : bits <= 64 ? 64
                                   : 128);
-}
-
-static bool ends_flow(const struct ptx_insn *i)
-{
-    return i->guard < 0 && (i->op == PTX_BRA || i->op == PTX_BRX_IDX ||
-                            i->op == PTX_RET || i->op == PTX_EXIT || i->op == PTX_TRAP);
-}
-
-static bool is_branch(const struct ptx_insn *i)
-{
-    return i->op == PTX_BRA || i->op == PTX_BRX_IDX || i->op == PTX_RET ||
-           i->op == PTX_EXIT || i->op == PTX_TRAP;
-}
-
-static const struct ptx_operand *branch_label(const struct ptx_insn *i)
-{
-    for (int k = 0; k < i->operand_count; k++)
-        if (i->operands[k].kind == PTX_OPND_LABEL)
-            return &i->operands[k];
-    return NULL;
-}
-
-static const struct ptx_operand *branch_table(const struct ptx_insn *i)
-{
-    for (int k = 0; k < i->operand_count; k++)
-        if (i->operands[k].kind == PTX_OPND_VECTOR)
-            return &i->operands[k];
-    return NULL;
-}
-
-/* Is operand 0 written, and nothing but written, when it is a register? */
-static bool writes_first(const struct ptx_insn *i)
-{
-    switch (i->op) {
-    case PTX_BAR:
-    case PTX_BARRIER:
-    case PTX_BAR_WARP_SYNC:
-    case PTX_NANOSLEEP:
-    case PTX_BRX_IDX:
-    case PTX_BRA:
-    case PTX_CALL:
-    case PTX_SETMAXNREG:
-    case PTX_PMEVENT:
-    case PTX_TCGEN05_DEALLOC:
-    case PTX_CP_ASYNC_WAIT_GROUP:
-    case PTX_CP_ASYNC_BULK_WAIT_GROUP:
-    case PTX_WGMMA_MMA_ASYNC:
-    case PTX_WGMMA_MMA_ASYNC_SP:
-        return false;
-    default:
-        return true;
-    }
-}
-
-typedef void reg_fn(void *arg, int reg, bool write);
-
-static void visit_operand(const struct ptx_operand *o, bool write, reg_fn *fn,
-                          void *arg)
-{
-    switch (o->kind) {
-    case PTX_OPND_REG:
-        fn(arg, o->reg, write);
-        break;
-    case PTX_OPND_ADDR:
-        if (o->reg >= 0)
-            fn(arg, o->reg, false);
-        break;
-    case PTX_OPND_VECTOR:
-    case PTX_OPND_PAIR:
-        for (int k = 0; k < o->item_count; k++)
-            visit_operand(&o->items[k], write, fn, arg);
-        break;
-    case PTX_OPND_TENSOR:
-        for (int k = 0; k < o->item_count; k++)
-            visit_operand(&o->items[k], false, fn, arg);
-        break;
-    default:
-        if (o->reg > 0 && o->kind == PTX_OPND_VAR)
-            break;
-        break;
-    }
-}
-
-/* Sources before destinations. */
-static void visit_insn(const struct ptx_insn *i, reg_fn *fn, void *arg)
-{
-    bool first = writes_first(i);
-    if (i->guard >= 0)
-        fn(arg, i->guard, false);
-    for (int k = first ? 1 : 0; k < i->operand_count; k++)
-        visit_operand(&i->operands[k], false, fn, arg);
-    if (first && i->operand_count > 0)
-        visit_operand(&i->operands[0], i->guard < 0, fn, arg);
-}
-
-static bool has_bit(const uint64_t *set, int i)
-{
-    return set[i / 64] >> (i % 64) & 1;
-}
-
-static void add_bit(uint64_t *set, int i)
-{
-    set[i / 64] |= (uint64_t)1 << (i % 64);
-}
-
-static void split_blocks(struct flow_graph *g)
-{
-    const struct ptx_func *f = g->f;
-    int count = f->insn_count;
-    bool *starts = ARENA_ARRAY(g->arena, bool, (size_t)count + 1);
-    starts[0] = true;
-    for (int i = 0; i < count; i++) {
-        const struct ptx_insn *in = &f->insns[i];
-        if (!is_branch(in))
-            continue;
-        starts[i + 1] = true;
-        const struct ptx_operand *label = branch_label(in), *table = branch_table(in);
-        if (label && label->target <= count)
-            starts[label->target] = true;
-        for (int k = 0; in->op == PTX_BRX_IDX && table && k < table->item_count; k++)
-            if (table->items[k].target <= count)
-                starts[table->items[k].target] = true;
-    }
-    for (int i = 0; i < count; i++)
-        g->block_count += starts[i];
-    g->blocks = ARENA_ARRAY(g->arena, struct block, (size_t)g->block_count + 1);
-    g->block_of_insn = ARENA_ARRAY(g->arena, int, (size_t)count + 1);
-    int b = -1;
-    for (int i = 0; i < count; i++) {
-        if (starts[i])
-            g->blocks[++b].from = i;
-        g->blocks[b].to = i + 1;
-        g->block_of_insn[i] = b;
-    }
-    g->block_of_insn[count] = -1;
-}
-
-static void link_blocks(struct flow_graph *g)
-{
-    for (int b = 0; b < g->block_count; b++) {
-        struct block *k = &g->blocks[b];
-        const struct ptx_insn *last = &g->f->insns[k->to - 1];
-        k->succs[0] = k->succs[1] = -1;
-        if (!ends_flow(last))
-            k->succs[0] = g->block_of_insn[k->to];
-        const struct ptx_operand *label = branch_label(last);
-        if (last->op == PTX_BRA && label)
-            k->succs[1] = g->block_of_insn[label->target];
-        if (last->op == PTX_BRX_IDX)
-            k->many = branch_table(last);
-    }
 }
 
 struct gather {
@@ -213,7 +47,7 @@ static void find_uses(struct flow_graph *g)
         k->out = ARENA_ARRAY(g->arena, uint64_t, words);
         struct gather gather = {k->use, k->def};
         for (int i = k->from; i < k->to; i++)
-            visit_insn(&g->f->insns[i], gather_reg, &gather);
+            flow_visit(&g->f->insns[i], gather_reg, &gather);
     }
 }
 
@@ -243,6 +77,18 @@ static void solve(struct flow_graph *g)
             }
         }
     }
+}
+
+/* Registers that some path reads before it writes them; NULL: none. */
+static const uint64_t *needed_at_start(struct arena *a, const struct flow_graph *g)
+{
+    const uint64_t *in = g->blocks[0].in;
+    uint64_t any = 0;
+    for (int i = 0; i < g->words; i++)
+        any |= in[i];
+    return any ? memcpy(ARENA_ARRAY(a, uint64_t, (size_t)g->words), in,
+                        (size_t)g->words * sizeof *in)
+               : NULL;
 }
 
 struct interval {
@@ -285,7 +131,7 @@ static struct interval *find_intervals(struct flow_graph *g)
     }
     struct mention m = {v, 0};
     for (m.at = 0; m.at < f->insn_count; m.at++)
-        visit_insn(&f->insns[m.at], mention_reg, &m);
+        flow_visit(&f->insns[m.at], mention_reg, &m);
     for (int b = 0; b < g->block_count; b++) {
         const struct block *k = &g->blocks[b];
         for (int r = 0; r < f->reg_count; r++) {
@@ -359,15 +205,14 @@ struct slot_map slots_assign(struct arena *a, const struct ptx_func *f,
                              uint32_t from_bytes)
 {
     struct slot_map map = {ARENA_ARRAY(a, uint32_t, (size_t)f->reg_count + 1),
-                           from_bytes};
+                           from_bytes, NULL};
     if (f->insn_count == 0)
         return map;
     struct arena *scratch = arena_new();
-    struct flow_graph g = {.arena = scratch, .f = f, .words = (f->reg_count + 63) / 64};
-    split_blocks(&g);
-    link_blocks(&g);
+    struct flow_graph g = flow_graph(scratch, f);
     find_uses(&g);
     solve(&g);
+    map.unwritten = needed_at_start(a, &g);
     struct interval *v = find_intervals(&g);
     qsort(v, (size_t)f->reg_count, sizeof *v, by_start);
     map.end_bytes = scan(scratch, v, f->reg_count, from_bytes);

@@ -487,6 +487,7 @@ static void warp_reset(struct hb_warp *h, struct warp *w, uint32_t component)
     w->ld_pending = 0;
     if (h->busy)
         memset(h->busy, 0, w->cta->cluster->grid->kernel->reg_bytes / 128 + 1);
+    hb_fresh_reset(h, w);
     w->hb = h;
 }
 
@@ -539,6 +540,7 @@ void hb_cluster_free(struct cluster *c)
             view_free(&h->warps[i].some[k]);
         free(h->warps[i].some);
         free(h->warps[i].busy);
+        free(h->warps[i].fresh);
     }
     for (int i = 0; i < c->cta_count; i++)
         hb_smem_free(&h->smem[i]);

@@ -17,7 +17,8 @@
  *     hb_flag.c    addresses that release and acquire
  *     hb_blame.c   the messages
  *
- * Tensor memory is check_tmem.c's, registers are check_regs.c's. */
+ * Tensor memory is check_tmem.c's, registers are those of check_regs.c and
+ * check_fresh.c. */
 #ifndef FP4EMU_HB_H
 #define FP4EMU_HB_H
 
@@ -83,6 +84,7 @@ struct hb_warp {
     bool acquired;        /* something since the last after_thread_sync */
     uint8_t *busy; /* 32-bit registers that pending tcgen05.ld fill: check_regs.c */
     uint32_t loads[HB_LOADS_KEPT]; /* pcs of these, w->ld_pending of them */
+    struct hb_fresh *fresh; /* registers that watches number: check_fresh.c; or NULL */
 };
 
 /* One lane's knowledge, for a while. */
@@ -334,6 +336,12 @@ void hb_load_issued(struct warp *w, const struct opnd *items, uint32_t count);
 void hb_loads_waited(struct warp *w);
 /* Called while w->ld_pending. */
 bool hb_check_registers(struct warp *w, const struct op *op);
+
+/* ---- registers that were never written (check_fresh.c) */
+
+void hb_fresh_reset(struct hb_warp *h, const struct warp *w);
+/* Before the lanes come to an op that has a watch; its guard is not looked at yet. */
+bool hb_watch(struct warp *w, const struct op *op, uint32_t pc, uint32_t lanes);
 
 /* ---- messages (hb_blame.c); true: the launch goes on */
 

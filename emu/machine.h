@@ -31,6 +31,7 @@
 #define WINDOW_BYTES 0x0000000100000000u
 
 struct op;
+struct watch;
 struct warp;
 struct cta;
 struct cluster;
@@ -106,8 +107,9 @@ struct op {
     uint32_t aux[6]; /* free for the decoder of this instruction family:
                         modifiers boiled down so that exec_ need not search */
     void *data;      /* the same, in the kernel's arena */
-    uint32_t target; /* of a branch */
-    uint32_t next;   /* pc of the instruction behind */
+    const struct watch *watch; /* of registers: watch.h; NULL: nothing to look after */
+    uint32_t target;           /* of a branch */
+    uint32_t next;             /* pc of the instruction behind */
 };
 
 /* A variable of module or function scope in .global or .const: who loads the module
@@ -139,6 +141,8 @@ struct kernel { /* one .entry, decoded */
                                    host thread runs them all */
     bool takes_over;            /* it has clusterlaunchcontrol.try_cancel */
     bool edits_maps;            /* it changes tensor maps */
+    const char **watched;       /* names of the registers that watches number */
+    uint32_t watched_count;
 };
 
 /* Decodes `f`, an .entry of `m`, into `a`.  Forms that the emulator does not have fail

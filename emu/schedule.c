@@ -345,6 +345,10 @@ static bool step(struct warp *w, struct group *g, enum flow *flow)
     const struct op *op = &w->cta->cluster->grid->kernel->ops[g->pc];
     uint32_t active = g->lanes;
     *flow = FLOW_NEXT;
+    if (op->watch && w->hb && !hb_watch(w, op, g->pc, active)) {
+        *flow = FLOW_STOP;
+        return false;
+    }
     if (op->guard.kind == PTX_OPND_REG) {
         active &= opnd_mask(w, &op->guard);
         if (!active) {
