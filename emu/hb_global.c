@@ -1,10 +1,11 @@
 /* hb_global.c - who touched which bytes of global memory last, in all clusters.
  *
- * Kept only for allocations that the grid writes, from the first write on: pages of
- * 4 KiB, each with sorted runs.  A run is what one instruction of a warp touched side
- * by side, so that a coalesced access is one run and its lanes follow from the address.
- * One reader is remembered for each byte.  All of it is under one lock: clusters run on
- * several host threads. */
+ * For allocations that the grid writes there are pages of 4 KiB, each with sorted runs.
+ * A run is what one instruction of a warp touched side by side, so that a coalesced
+ * access is one run and its lanes follow from the address.  Two readers, of different
+ * warps, are remembered for each byte.  What is read before the first write to its
+ * allocation goes into a list, of which pages are made when that write comes.  All of
+ * it is under one lock: clusters run on several host threads. */
 #include "emu/hb_global.h"
 #include "emu/memory.h"
 #include "emu/report.h"
@@ -15,7 +16,9 @@
 #include <stdlib.h>
 
 #define PAGE_BYTES 4096u
-#define ONE_LANE 31 /* each_shift: all bytes are the same lane's */
+#define ONE_LANE 31           /* each_shift: all bytes are the same lane's */
+#define MOST_EARLY (1u << 20) /* reads in front of a first write, of a grid */
+#define RECENT 1024
 
 struct run {
     uint32_t cluster, time, pc;
@@ -33,11 +36,20 @@ struct runs {
 
 struct page {
     struct runs writes, reads;
+    struct runs older; /* reads, which those of other warps took the place of */
+};
+
+struct early { /* a read; from, to and origin of `run` are not used */
+    uint64_t at;
+    uint32_t bytes;
+    struct run run;
 };
 
 struct area { /* one allocation */
     uint64_t address, bytes;
-    struct page **pages;
+    struct page **pages; /* NULL: not written so far */
+    struct early *early;
+    uint32_t early_count, early_cap;
     struct area *next;
 };
 
@@ -46,7 +58,9 @@ struct area { /* one allocation */
 struct hb_memory {
     pthread_mutex_t lock;
     struct area *areas[AREA_HASH];
-    atomic_uint area_count; /* a reader looks here first */
+    atomic_uint written_count; /* of areas */
+    uint32_t early_count;
+    struct early *recent[RECENT]; /* the same ones again, in a loop */
     struct hb_flags *flags;
 };
 
@@ -71,13 +85,15 @@ struct hb_memory *hb_memory_new(void)
 
 static void area_free(struct area *a)
 {
-    for (uint64_t i = 0; i < a->bytes / PAGE_BYTES + 2; i++)
+    for (uint64_t i = 0; a->pages && i < a->bytes / PAGE_BYTES + 2; i++)
         if (a->pages[i]) {
             free(a->pages[i]->writes.at);
             free(a->pages[i]->reads.at);
+            free(a->pages[i]->older.at);
             free(a->pages[i]);
         }
     free(a->pages);
+    free(a->early);
     free(a);
 }
 
@@ -99,8 +115,8 @@ static struct area **slot_of(struct hb_memory *m, uint64_t address)
     return &m->areas[(address >> 9) * 0x9e3779b97f4a7c15u >> 56];
 }
 
-/* Of the allocation that holds the address; `make`: it is about to be written. */
-static struct area *area_of(const struct warp *w, uint64_t address, bool make)
+/* Of the allocation that holds the address; NULL: there is none. */
+static struct area *area_of(const struct warp *w, uint64_t address)
 {
     struct hb_memory *m = memory_of(w);
     const struct allocation *a = w->hit;
@@ -112,15 +128,11 @@ static struct area *area_of(const struct warp *w, uint64_t address, bool make)
     for (struct area *x = *slot; x; x = x->next)
         if (x->address == a->address)
             return x;
-    if (!make)
-        return NULL;
     struct area *x = must(calloc(1, sizeof *x));
     x->address = a->address;
     x->bytes = a->bytes;
-    x->pages = must(calloc(a->bytes / PAGE_BYTES + 2, sizeof *x->pages));
     x->next = *slot;
     *slot = x;
-    atomic_fetch_add(&m->area_count, 1);
     return x;
 }
 
@@ -175,6 +187,27 @@ static void put(struct runs *r, const struct run *x)
         return;
     }
     insert(r, i, x);
+}
+
+static bool same_warp(const struct run *a, const struct run *b)
+{
+    return a->cluster == b->cluster && a->warp == b->warp;
+}
+
+/* A read, in place of whatever is there; reads of other warps are kept one step longer:
+ * of two readers in no order, one may be the writer that comes next. */
+static void put_read(struct page *p, const struct run *x)
+{
+    for (uint32_t i = first_behind(&p->reads, x->from);
+         i < p->reads.count && p->reads.at[i].from < x->to; i++) {
+        struct run old = p->reads.at[i];
+        if (same_warp(&old, x))
+            continue;
+        old.from = old.from > x->from ? old.from : x->from;
+        old.to = old.to < x->to ? old.to : x->to;
+        put(&p->older, &old);
+    }
+    put(&p->reads, x);
 }
 
 static uint32_t lanes_of(const struct run *r, uint32_t from, uint32_t to)
@@ -305,32 +338,95 @@ static bool check_runs(const struct pass *x, const struct runs *r, bool wrote)
     return true;
 }
 
+static void remember(struct hb_memory *m, struct area *a, const struct run *r,
+                     uint64_t address, uint64_t bytes)
+{
+    struct early **recent =
+        &m->recent[((address >> 2) * 0x9e3779b97f4a7c15u >> 40 ^ r->component) %
+                   RECENT];
+    struct early *e = *recent;
+    if (e && e->at == address && e->bytes == bytes && same_warp(&e->run, r) &&
+        e->run.pc == r->pc && e->run.lane == r->lane) {
+        e->run.time = r->time;
+        return;
+    }
+    if (m->early_count == MOST_EARLY)
+        return;
+    if (a->early_count == a->early_cap) {
+        memset(m->recent, 0, sizeof m->recent);
+        a->early_cap = a->early_cap ? 2 * a->early_cap : 64;
+        a->early = must(realloc(a->early, a->early_cap * sizeof *a->early));
+    }
+    m->early_count++;
+    *recent = &a->early[a->early_count++];
+    **recent = (struct early){address, (uint32_t)bytes, *r};
+}
+
+/* The next piece of a run, up to the end of a page, and that page. */
+static struct page **piece(struct run *r, struct area *a, uint64_t at, uint64_t end,
+                           uint64_t *stop)
+{
+    uint64_t number = at / PAGE_BYTES;
+    *stop = (number + 1) * PAGE_BYTES;
+    *stop = *stop < end ? *stop : end;
+    r->from = r->origin = (uint16_t)(at % PAGE_BYTES);
+    r->to = (uint16_t)((*stop - 1) % PAGE_BYTES + 1);
+    return &a->pages[number];
+}
+
+/* The first write to it comes. */
+static void begin_writes(struct hb_memory *m, struct area *a)
+{
+    if (a->pages)
+        return;
+    a->pages = must(calloc(a->bytes / PAGE_BYTES + 2, sizeof *a->pages));
+    atomic_fetch_add(&m->written_count, 1);
+    for (uint32_t i = 0; i < a->early_count; i++) {
+        struct early *e = &a->early[i];
+        uint64_t first = e->at - a->address, end = first + e->bytes, stop;
+        uint8_t lane = e->run.lane;
+        for (uint64_t at = first; at < end; at = stop) {
+            struct page **p = piece(&e->run, a, at, end, &stop);
+            if (!*p)
+                *p = must(calloc(1, sizeof **p));
+            if (e->run.each_shift != ONE_LANE)
+                e->run.lane = (uint8_t)(lane + ((at - first) >> e->run.each_shift));
+            put_read(*p, &e->run);
+        }
+    }
+    free(a->early);
+    memset(m->recent, 0, sizeof m->recent);
+    m->early_count -= a->early_count;
+    a->early = NULL;
+    a->early_count = a->early_cap = 0;
+}
+
 /* One piece, `bytes` side by side, of the area. */
 static bool visit(struct pass *x, struct area *a, uint64_t address, uint64_t bytes)
 {
     uint64_t at = address - a->address, end = at + bytes;
     uint8_t lane = x->me.lane;
     while (at < end) {
-        uint64_t number = at / PAGE_BYTES, stop = (number + 1) * PAGE_BYTES;
-        stop = stop < end ? stop : end;
-        struct page **p = &a->pages[number];
+        uint64_t stop;
+        struct page **p = piece(&x->me, a, at, end, &stop);
         if (!*p && x->looks) {
             at = stop;
             continue;
         }
         if (!*p)
             *p = must(calloc(1, sizeof **p));
-        x->page = a->address + number * PAGE_BYTES;
-        x->me.from = x->me.origin = (uint16_t)(at % PAGE_BYTES);
-        x->me.to = (uint16_t)((stop - 1) % PAGE_BYTES + 1);
+        x->page = a->address + at / PAGE_BYTES * PAGE_BYTES;
         if (x->me.each_shift != ONE_LANE)
             x->me.lane =
                 (uint8_t)(lane + ((at + a->address - address) >> x->me.each_shift));
         if (!check_runs(x, &(*p)->writes, true) ||
-            (x->how != HB_READ && !check_runs(x, &(*p)->reads, false)))
+            (x->how != HB_READ && !(check_runs(x, &(*p)->reads, false) &&
+                                    check_runs(x, &(*p)->older, false))))
             return false;
-        if (!x->looks)
-            put(x->how == HB_READ ? &(*p)->reads : &(*p)->writes, &x->me);
+        if (x->how != HB_READ)
+            put(&(*p)->writes, &x->me);
+        else if (!x->looks)
+            put_read(*p, &x->me);
         at = stop;
     }
     x->me.lane = lane;
@@ -367,6 +463,7 @@ static bool visit_lanes(struct pass *x, const uint64_t *address, uint32_t lanes,
                         uint32_t bytes)
 {
     struct warp *w = x->w;
+    struct hb_memory *m = memory_of(w);
     bool together = (w->hb->some_lanes & lanes) == 0, ok = true;
     uint8_t shift = log2_of(bytes);
     for (uint32_t rest = lanes; rest && ok;) {
@@ -377,13 +474,19 @@ static bool visit_lanes(struct pass *x, const uint64_t *address, uint32_t lanes,
             last++;
             rest &= rest - 1;
         }
-        struct area *a = area_of(w, address[first], x->how != HB_READ);
+        struct area *a = area_of(w, address[first]);
         if (!a)
             continue;
-        x->eye = hb_eye(w, first);
+        uint64_t all = (uint64_t)(last - first + 1) * bytes;
         x->me.lane = (uint8_t)first;
         x->me.each_shift = first == last ? ONE_LANE : shift;
-        ok = visit(x, a, address[first], (uint64_t)(last - first + 1) * bytes);
+        if (!a->pages && x->how == HB_READ) {
+            remember(m, a, &x->me, address[first], all);
+            continue;
+        }
+        begin_writes(m, a);
+        x->eye = hb_eye(w, first);
+        ok = visit(x, a, address[first], all);
     }
     return ok;
 }
@@ -407,8 +510,6 @@ bool hb_global_access(struct warp *w, const uint64_t *address, uint32_t lanes,
 {
     struct hb_memory *m = memory_of(w);
     bool strong = hb_meaning(w)->strong;
-    if (how == HB_READ && !strong && atomic_load(&m->area_count) == 0)
-        return true;
     uint32_t saved = w->cur_lanes;
     struct pass x = begin(w, how, HB_WARP);
     pthread_mutex_lock(&m->lock);
@@ -425,10 +526,13 @@ bool hb_global_access(struct warp *w, const uint64_t *address, uint32_t lanes,
 bool hb_global_tracked(struct warp *w, uint64_t address, bool write)
 {
     struct hb_memory *m = memory_of(w);
-    if (!write && atomic_load(&m->area_count) == 0)
+    if (!write && atomic_load(&m->written_count) == 0)
         return false;
     pthread_mutex_lock(&m->lock);
-    bool yes = area_of(w, address, write) != NULL;
+    struct area *a = area_of(w, address);
+    if (a && write)
+        begin_writes(m, a);
+    bool yes = a && a->pages;
     pthread_mutex_unlock(&m->lock);
     return yes;
 }
@@ -443,9 +547,11 @@ bool hb_global_async(struct warp *w, int lane, uint32_t group, uint64_t address,
     x.me.lane = (uint8_t)lane;
     x.eye = hb_eye(w, (uint32_t)lane);
     pthread_mutex_lock(&m->lock);
-    struct area *a = area_of(w, address, write);
+    struct area *a = area_of(w, address);
+    if (a && write)
+        begin_writes(m, a);
     x.looks = !write;
-    bool ok = !a || visit(&x, a, address, bytes);
+    bool ok = !a || !a->pages || visit(&x, a, address, bytes);
     pthread_mutex_unlock(&m->lock);
     return ok;
 }
