@@ -131,6 +131,8 @@ bool depend_check(struct warp *w, uint64_t address, uint64_t bytes, bool write)
         if (write && has_stamp(READ, g->depends_on, address, bytes))
             return blame(w, address, bytes, write, READ);
     }
+    if (g->footprint)
+        across_access(w, address, bytes, write);
     if (g->stamp)
         stamp_bytes(write ? WRITTEN : READ, g->stamp, address, bytes);
     return true;

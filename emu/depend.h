@@ -9,6 +9,7 @@
 #ifndef FP4EMU_DEPEND_H
 #define FP4EMU_DEPEND_H
 
+#include "emu/across.h"
 #include "emu/machine.h"
 
 /* Some kernel uses griddepcontrol. */
@@ -27,7 +28,7 @@ static inline void depend_passed_barrier(struct warp *w)
 static inline bool depend_watches(const struct warp *w)
 {
     const struct grid *g = w->cta->cluster->grid;
-    return g->stamp || (g->depends_on && !w->dependency_seen);
+    return g->stamp || g->footprint || (g->depends_on && !w->dependency_seen);
 }
 
 bool depend_check(struct warp *w, uint64_t address, uint64_t bytes, bool write);

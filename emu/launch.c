@@ -415,6 +415,7 @@ static void fill_grid(const struct launch *l, struct report *r)
     grid.registers = registers_of(l->function);
     grid.id = atomic_load(&launch_count);
     grid.report = r;
+    grid.footprint = across_footprint();
     grid.run = NULL;
     atomic_store(&grid.ctas_done, 0);
     atomic_store(&grid.steps, 0);
@@ -505,6 +506,9 @@ CUresult launch_run(const struct launch *l)
     progress_begin(&progress);
     double start = clock_seconds();
     bool fine = grid_run(&grid);
+    if (fine)
+        across_check(&grid);
+    fine = fine && report_check(r) == CHECK_NONE;
     atomic_store(&launch_seconds, clock_seconds() - start);
     atomic_store(&launch_running, false);
     progress_end(&progress);
@@ -521,6 +525,21 @@ CUresult launch_run(const struct launch *l)
         tell(r, code);
     report_free(r);
     grid.report = NULL;
+    return code;
+}
+
+CUresult launch_check_across(const char *what)
+{
+    struct report *r = report_new();
+    const struct ptx_func func = {.name = what};
+    const struct ptx_module module = {0};
+    const struct kernel kernel = {.func = &func, .module = &module};
+    struct grid g = {.kernel = &kernel, .report = r, .checks = &env()->check};
+    across_check(&g);
+    CUresult code = result_of(r);
+    if (code != CUDA_SUCCESS || report_warnings(r) > 0)
+        tell(r, code);
+    report_free(r);
     return code;
 }
 

@@ -34,6 +34,8 @@ CUresult launch_copy(struct launch *out, const struct launch *l);
 void launch_free(struct launch *l);
 /* What a kernel did wrong, CUDA_SUCCESS if nothing. */
 CUresult launch_run(const struct launch *l);
+/* Reports when the copy or fill in hand races with work of another stream. */
+CUresult launch_check_across(const char *what);
 /* Stamp of the newest launch. */
 uint8_t launch_stamp(void);
 

@@ -13,6 +13,7 @@
 #include <cuda.h>
 
 #include "core/base.h"
+#include "emu/across.h"
 #include "emu/handle.h"
 
 /* cudaProfiler.h is not among the headers that every CUDA package brings. */
@@ -40,6 +41,8 @@ struct CUctx_st {
     uint8_t written_by;          /* as in a stream, of the default one */
     struct CUevent_st *events;
     struct CUmod_st *modules;
+    struct across_clock knows, host_knows; /* the default stream; the program */
+    uint64_t work_count;                   /* so far, where these count */
 };
 
 /* Where a stream or an event stands in a capture. */
@@ -57,6 +60,7 @@ struct CUstream_st {
     CUsynchronizationPolicy sync_policy;
     struct capture capture;
     uint8_t written_by; /* stamp of the launch that is its newest work; 0: none is */
+    struct across_clock knows;
     struct CUstream_st *next;
 };
 
@@ -66,6 +70,7 @@ struct CUevent_st {
     bool recorded;
     double seconds;         /* on a monotonic clock */
     struct capture capture; /* of the stream that it was recorded in */
+    struct across_clock knows;
     struct CUevent_st *next;
 };
 

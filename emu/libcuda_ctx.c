@@ -76,6 +76,9 @@ static void close_context(struct CUctx_st *c)
     event_free_all(c);
     module_unload_all(c);
     memory_free_owned(c);
+    across_forget_all();
+    across_clock_free(&c->knows);
+    across_clock_free(&c->host_knows);
     handle_drop(c);
     if (c != &primary)
         free(c);
@@ -319,6 +322,8 @@ EXPORTED CUresult cuCtxSynchronize_v2(CUcontext c)
     CUresult r = enter();
     if (r == CUDA_SUCCESS)
         r = pick(c, &picked);
+    if (r == CUDA_SUCCESS)
+        across_host_waits_all(picked);
     return leave(r == CUDA_SUCCESS ? picked->sticky : r);
 }
 

@@ -49,6 +49,7 @@ static void event_free(struct CUevent_st *e)
     *p = e->next;
     capture_forget(&e->capture);
     handle_drop(e);
+    across_clock_free(&e->knows);
     free(e);
 }
 
@@ -86,6 +87,7 @@ EXPORTED CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned int fla
     capture_forget(&e->capture);
     if (stream && stream->capture.graph)
         return leave(capture_copy(&e->capture, &stream->capture));
+    across_record(c, stream, &e->knows);
     e->recorded = true;
     e->seconds = clock_seconds();
     return leave(CUDA_SUCCESS);
@@ -112,6 +114,8 @@ EXPORTED CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned int flags)
                    : CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     else if (r == CUDA_SUCCESS && stream && stream->capture.graph && e->recorded)
         r = CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    else if (r == CUDA_SUCCESS)
+        across_wait(c, stream, &e->knows);
     return leave(r);
 }
 
@@ -120,6 +124,8 @@ EXPORTED CUresult cuEventQuery(CUevent e)
     CUresult r = enter_event(e);
     if (r == CUDA_SUCCESS && e->capture.graph)
         r = CUDA_ERROR_CAPTURED_EVENT;
+    else if (r == CUDA_SUCCESS)
+        across_host_waits_event(e->context, &e->knows);
     return leave(r);
 }
 

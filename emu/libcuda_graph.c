@@ -387,10 +387,14 @@ EXPORTED CUresult cuGraphLaunch(CUgraphExec e, CUstream s)
 {
     struct CUctx_st *c;
     CUresult r = enter_exec(e, s, &c);
-    /* A host node runs without the lock and might destroy what is being run. */
+    /* A host node runs without the lock and might destroy what is being run, or the
+     * stream. */
     for (size_t i = 0;
          r == CUDA_SUCCESS && handle_kind(e) == HANDLE_EXEC && i < e->count; i++) {
-        r = work_run(c, &e->works[i]);
+        struct CUstream_st *stream;
+        r = stream_find(c, s, &stream);
+        if (r == CUDA_SUCCESS)
+            r = work_run(c, stream, &e->works[i]);
         if (c->sticky != CUDA_SUCCESS)
             break;
     }

@@ -88,8 +88,11 @@ EXPORTED CUresult cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned int
 bool device_free(CUdeviceptr p)
 {
     const struct allocation *m = memory_find(p);
-    return m && m->address == p &&
-           (m->kind == MEMORY_DEVICE || m->kind == MEMORY_MANAGED) && memory_free(p);
+    if (!m || m->address != p ||
+        (m->kind != MEMORY_DEVICE && m->kind != MEMORY_MANAGED))
+        return false;
+    across_forget(p, m->bytes);
+    return memory_free(p);
 }
 
 EXPORTED CUresult cuMemFree_v2(CUdeviceptr p)
@@ -98,6 +101,8 @@ EXPORTED CUresult cuMemFree_v2(CUdeviceptr p)
     CUresult r = enter_context(&c);
     if (r == CUDA_SUCCESS && p && !device_free(p))
         r = CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS && p)
+        across_host_waits_all(c); /* it waits for the device */
     return leave(r);
 }
 

@@ -39,7 +39,7 @@ CUresult stream_submit(struct CUctx_st *c, CUstream s, struct work *w)
         bool is_kernel = w->kind == WORK_KERNEL;
         if (is_kernel && w->u.launch.programmatic)
             w->u.launch.depends_on = *written_by;
-        r = work_run(c, w);
+        r = work_run(c, stream, w);
         *written_by = is_kernel ? launch_stamp() : 0;
     }
     work_free(w);
@@ -103,6 +103,7 @@ static void stream_free(struct CUstream_st *s)
     *p = s->next;
     capture_abandon(s);
     handle_drop(s);
+    across_clock_free(&s->knows);
     free(s);
 }
 
@@ -129,6 +130,8 @@ static CUresult wait_for(CUstream s)
     CUresult r = enter_stream(s, &c);
     if (r == CUDA_SUCCESS && !is_default(s) && s->capture.graph)
         r = capture_break(s);
+    else if (r == CUDA_SUCCESS)
+        across_host_waits(c, is_default(s) ? NULL : s);
     return leave(r);
 }
 
@@ -376,6 +379,8 @@ static CUresult wait_value(CUstream s, CUdeviceptr p, uint64_t value, size_t byt
     default:
         return leave(CUDA_ERROR_INVALID_VALUE);
     }
+    if (holds) /* whoever wrote it, and what came before that */
+        across_host_waits_all(c);
     return leave(holds ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
 }
 

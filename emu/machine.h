@@ -42,6 +42,7 @@ struct decoder;
 struct report;
 struct view;
 struct edit;
+struct footprint;
 struct hb;
 struct hb_warp;
 struct hb_mbar;
@@ -349,6 +350,7 @@ struct grid {
     uint64_t most_resident;  /* clusters at once, as a device has room for; 0: any */
     uint64_t first_clusters; /* launched at first, the others as these exit; 0: all */
     uint64_t id;             /* for %gridid */
+    struct footprint *footprint; /* what it touches: across.h; NULL: nobody asks */
     uint8_t stamp, depends_on; /* of this grid, of the one before: depend.h; 0: none */
     uint64_t workspace;    /* of a cooperative launch, where threads of all blocks meet:
                                  the    address in %envreg1 and %envreg2; 0: none */

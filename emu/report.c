@@ -137,7 +137,8 @@ static void add_place(struct report *r, const struct entry *e)
 
 static void add_entry(struct report *r, const struct entry *e)
 {
-    add(r, "%s in kernel %s: %s [%s]\n", e->action == CHECK_STOP ? "error" : "warning",
+    const char *what = strchr(e->kernel, ' ') ? "" : "kernel "; /* "a copy" is none */
+    add(r, "%s in %s%s: %s [%s]\n", e->action == CHECK_STOP ? "error" : "warning", what,
         e->kernel, e->text, check_title(e->check));
     if (e->warp >= 0) {
         add(r, "  at %s%s", e->file ? e->file : "", e->file ? " " : "");

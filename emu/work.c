@@ -121,10 +121,61 @@ CUresult work_check(const struct work *w)
     return CUDA_SUCCESS;
 }
 
-static CUresult kernel_run(struct CUctx_st *c, const struct launch *l)
+/* ---- what is touched, for races between streams (across.h) */
+
+static void touch(uint64_t address, uint64_t bytes, bool write)
+{
+    if (bytes && memory_is_device_address(address))
+        footprint_add(across_footprint(), address, bytes, write, false, 0);
+}
+
+static void touch_place(const struct copy *c, const struct place *p, bool write)
+{
+    for (uint64_t z = 0; z < c->slices; z++)
+        for (uint64_t y = 0; y < c->rows; y++)
+            touch(p->address + (z * p->slice_rows + y) * p->pitch_bytes, c->width_bytes,
+                  write);
+}
+
+/* Is it done when the call returns?  A copy to or from memory of the program that is
+ * not pinned, or in the default stream, which forms without "Async" use. */
+static bool host_waits(const struct CUstream_st *s, const struct copy *c)
+{
+    const struct place *p =
+        memory_is_device_address(c->from.address) ? &c->to : &c->from;
+    return !memory_is_device_address(p->address) && (!s || !memory_find(p->address));
+}
+
+static CUresult touch_and_check(struct CUctx_st *c, struct CUstream_st *s,
+                                const struct work *w)
+{
+    if (!across_footprint())
+        return CUDA_SUCCESS;
+    if (w->kind == WORK_COPY) {
+        touch_place(&w->u.copy, &w->u.copy.from, false);
+        touch_place(&w->u.copy, &w->u.copy.to, true);
+    } else {
+        const struct fill *f = &w->u.fill;
+        for (uint64_t y = 0; y < f->rows; y++)
+            touch(f->address + y * f->pitch_bytes,
+                  f->width_elems * (uint64_t)f->element_bytes, true);
+    }
+    CUresult r = launch_check_across(w->kind == WORK_COPY ? "a copy" : "a fill");
+    across_end(c, s);
+    if (w->kind == WORK_COPY && host_waits(s, &w->u.copy))
+        across_host_waits(c, s);
+    return r;
+}
+
+static CUresult kernel_run(struct CUctx_st *c, struct CUstream_st *s,
+                           const struct launch *l)
 {
     const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
+    across_begin(c, s, l->function->kernel->func->name);
     CUresult r = launch_run(l);
+    across_end(c, s);
+    if (blocking && strcmp(blocking, "1") == 0)
+        across_host_waits(c, s);
     if (r == CUDA_SUCCESS || r == CUDA_ERROR_OUT_OF_MEMORY)
         return r;
     /* A launch is asynchronous: its error is seen by the calls that follow. */
@@ -132,28 +183,35 @@ static CUresult kernel_run(struct CUctx_st *c, const struct launch *l)
     return blocking && strcmp(blocking, "1") == 0 ? r : CUDA_SUCCESS;
 }
 
-CUresult work_run(struct CUctx_st *c, const struct work *w)
+CUresult work_run(struct CUctx_st *c, struct CUstream_st *s, const struct work *w)
 {
     CUresult r = work_check(w);
     if (r != CUDA_SUCCESS)
         return r;
     switch (w->kind) {
     case WORK_KERNEL:
-        return kernel_run(c, &w->u.launch);
+        return kernel_run(c, s, &w->u.launch);
     case WORK_COPY:
+        across_begin(c, s, "a copy");
         copy_run(&w->u.copy);
+        r = touch_and_check(c, s, w);
         break;
     case WORK_FILL:
+        across_begin(c, s, "a fill");
         fill_run(&w->u.fill);
+        r = touch_and_check(c, s, w);
         break;
     case WORK_CALL:
         unlock_for_callback();
         w->u.call.function(w->u.call.data);
         lock_after_callback();
+        across_host_waits(c, s); /* whoever it tells may go on from there */
         break;
     case WORK_NOTHING:
         break;
     }
+    if (r != CUDA_SUCCESS)
+        c->sticky = r;
     return CUDA_SUCCESS;
 }
 

@@ -59,9 +59,9 @@ CUresult copy_from_3d(struct copy *out, const CUDA_MEMCPY3D *d);
 
 /* Are the addresses good now?  work_run() asks again. */
 CUresult work_check(const struct work *w);
-/* Does it.  A kernel's error becomes the context's, and is returned only when
- * CUDA_LAUNCH_BLOCKING is set. */
-CUresult work_run(struct CUctx_st *c, const struct work *w);
+/* Does it, as work of the stream (NULL: the default one).  A kernel's error becomes the
+ * context's, and is returned only when CUDA_LAUNCH_BLOCKING is set. */
+CUresult work_run(struct CUctx_st *c, struct CUstream_st *s, const struct work *w);
 CUresult work_copy(struct work *out, const struct work *w);
 void work_free(struct work *w);
 
