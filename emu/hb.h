@@ -257,10 +257,11 @@ bool hb_mbar_wait(struct warp *w, struct mbar *m, uint32_t lanes, uint32_t yes,
                   bool parity);
 /* The warp has done what a wait is to protect: check 6. */
 void hb_mbar_acts(struct warp *w);
-/* A stage was used too early, says the newest report (4, 5, 12 or 13): if a wait of the
- * warp was in doubt, on `m` or on a barrier that `other` signals, that is the cause,
- * and check 6 an error.  NULL: unknown. */
-void hb_mbar_cause(struct warp *w, const struct mbar *m, const struct warp *other);
+/* A stage was used too early, says the newest report (4, 5, 12 or 13): if a wait of one
+ * of the two warps was in doubt, on `m` or on a barrier that the other one signals,
+ * that is the cause, and check 6 an error.  NULL: unknown. */
+void hb_mbar_cause(const struct warp *w, const struct mbar *m,
+                   const struct warp *other);
 
 void hb_bar_arrive(struct warp *w, uint32_t number, uint32_t lanes);
 /* Complete: the lanes waiting[] of each warp go on. */

@@ -273,7 +273,9 @@ static bool has_signalled(const struct mbar *m, const struct warp *w)
     return false;
 }
 
-void hb_mbar_cause(struct warp *w, const struct mbar *m, const struct warp *other)
+/* A wait of `w` that was in doubt, on `m` or on a barrier that `other` signals. */
+static void find_cause(const struct warp *w, const struct mbar *m,
+                       const struct warp *other)
 {
     struct grid *g = grid_of(w);
     char name[96];
@@ -281,11 +283,20 @@ void hb_mbar_cause(struct warp *w, const struct mbar *m, const struct warp *othe
         const struct hb_seen *s = x->valid && x->hb ? &x->hb->seen[w->index] : NULL;
         if (!s || !s->in_doubt || !(x == m || !other || has_signalled(x, other)))
             continue;
-        report_note(g, "the cause: its wait of line %d on %s, which check 6 tells of",
-                    g->kernel->ops[s->doubt_pc].insn->line,
+        report_note(g,
+                    "the cause: the wait of warp %d in line %d on %s, which check 6 "
+                    "tells of",
+                    w->index, g->kernel->ops[s->doubt_pc].insn->line,
                     name_of(x, name, sizeof name));
         report_raise(g, CHECK_PARITY, s->doubt_pc);
     }
+}
+
+void hb_mbar_cause(const struct warp *w, const struct mbar *m, const struct warp *other)
+{
+    find_cause(w, m, other);
+    if (other && other != w)
+        find_cause(other, m, w);
 }
 
 bool hb_mbar_wait(struct warp *w, struct mbar *m, uint32_t lanes, uint32_t yes,
