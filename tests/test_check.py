@@ -184,7 +184,8 @@ def test_children_end_with_their_parent(how, tmp_path):
     command = [str(BIN / "gen"), "check", *TILE, "-m", "4096", "-n", "4096", "-k", "4096",
                "--seeds", "500"]
     if how == "worker":  # which is in LLVM for ever
-        env.update(FP4GEN_LLVM_LIB=str(BIN.parent / "tests/fake_llvm.so"), FAKE_LLVM="hang",
+        build = BIN.parent if BIN.parent != ROOT else ROOT / "build/release"
+        env.update(FP4GEN_LLVM_LIB=str(build / "tests/fake_llvm.so"), FAKE_LLVM="hang",
                    FP4GEN_CACHE=str(tmp_path))
         command = [str(BIN / "gen"), *TILE, "--epilogue", "bias"]
     parent = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL,
