@@ -70,6 +70,7 @@ void hb_grid_begin(struct grid *g)
         if (k->ops[i].insn)
             h->meaning[i] = meaning_of(k->ops[i].insn);
     h->strict = g->checks && g->checks->pedantic;
+    h->scopes = report_wants(g, CHECK_SCOPE);
     h->memory = hb_memory_new();
     h->maps = must(calloc(g->param_bytes / 64 + 1, sizeof *h->maps));
     g->hb = h;
@@ -132,26 +133,44 @@ uint32_t hb_component(struct warp *w, enum hb_kind kind)
 
 /* ---- views */
 
-static void view_clear(struct hb_view *v)
+void hb_view_clear(struct hb_view *v)
 {
     hb_know_clear(&v->know);
-    hb_know_clear(&v->fenced);
-    hb_know_clear(&v->pending);
+    if (v->more) {
+        for (int i = 0; i < HB_REACHES; i++)
+            hb_know_clear(&v->fenced[i]);
+        for (int i = 0; i < HB_PENDS; i++)
+            hb_know_clear(&v->pending[i]);
+        hb_know_clear(&v->narrow);
+    }
+    v->more = false;
     v->lanes = 0;
 }
 
-static void view_free(struct hb_view *v)
+void hb_view_free(struct hb_view *v)
 {
     hb_know_free(&v->know);
-    hb_know_free(&v->fenced);
-    hb_know_free(&v->pending);
+    for (int i = 0; i < HB_REACHES; i++)
+        hb_know_free(&v->fenced[i]);
+    for (int i = 0; i < HB_PENDS; i++)
+        hb_know_free(&v->pending[i]);
+    hb_know_free(&v->narrow);
 }
 
-static void view_join(struct hb_view *v, const struct hb_view *other)
+void hb_view_join(struct hb_view *v, const struct hb_view *other)
 {
     hb_know_join(&v->know, &other->know);
-    hb_know_join(&v->fenced, &other->fenced);
-    hb_know_join(&v->pending, &other->pending);
+    if (!other->more)
+        return;
+    for (int i = 0; i < HB_REACHES; i++)
+        hb_know_join(&v->fenced[i], &other->fenced[i]);
+    for (int i = 0; i < HB_PENDS; i++)
+        hb_know_join(&v->pending[i], &other->pending[i]);
+    hb_know_join(&v->narrow, &other->narrow);
+    if (!hb_know_is_empty(&other->narrow) ||
+        !hb_know_is_empty(&other->pending[HB_PEND_NARROW]))
+        v->narrow_pc = other->narrow_pc;
+    v->more = true;
 }
 
 static struct hb_view *view_new(struct hb_warp *h, uint32_t lanes)
@@ -164,22 +183,14 @@ static struct hb_view *view_new(struct hb_warp *h, uint32_t lanes)
         h->some_cap = cap;
     }
     struct hb_view *v = &h->some[h->some_count++];
-    view_clear(v);
+    hb_view_clear(v);
     v->lanes = lanes;
     h->some_lanes |= lanes;
     return v;
 }
 
-static bool are_all(const struct warp *w, uint32_t lanes)
-{
-    return (w->live & ~lanes) == 0;
-}
-
-/* Calls for views that belong to exactly these lanes, which are not all: those that the
- * lanes share with others are divided first. */
-typedef void view_fn(struct hb_view *v, void *arg);
-
-static void each_view(struct hb_warp *h, uint32_t lanes, view_fn *fn, void *arg)
+/* Views that the lanes share with others are divided first. */
+void hb_each_view(struct hb_warp *h, uint32_t lanes, hb_view_fn *fn, void *arg)
 {
     uint32_t rest = lanes;
     for (int i = 0, count = h->some_count; i < count; i++) {
@@ -189,7 +200,7 @@ static void each_view(struct hb_warp *h, uint32_t lanes, view_fn *fn, void *arg)
         rest &= ~common;
         if (common != h->some[i].lanes) {
             struct hb_view *part = view_new(h, h->some[i].lanes & ~common);
-            view_join(part, &h->some[i]);
+            hb_view_join(part, &h->some[i]);
             h->some[i].lanes = common;
         }
         fn(&h->some[i], arg);
@@ -219,20 +230,22 @@ void hb_sync(struct warp *w, uint32_t lanes, bool orders)
     if (h->synced && h->some_count == 0 && h->published)
         return; /* nothing has happened since the last one */
     uint32_t own = h->component[HB_WARP], now = h->time;
-    if (are_all(w, lanes)) {
+    if (hb_are_all(w, lanes)) {
         for (int i = 0; i < h->some_count; i++)
-            view_join(&h->all, &h->some[i]);
+            hb_view_join(&h->all, &h->some[i]);
         h->some_count = 0;
         h->some_lanes = 0;
         hb_clock_add(&h->all.know.of[HB_PLAIN], own, lanes | h->absent, now);
+        hb_fences_met(w, lanes, &h->all);
         h->synced = true;
     } else {
         /* What these lanes know now, they all know. */
         struct hb_view sum = {0};
         for (int i = 0; i < h->some_count; i++)
             if (h->some[i].lanes & lanes)
-                view_join(&sum, &h->some[i]);
+                hb_view_join(&sum, &h->some[i]);
         hb_clock_add(&sum.know.of[HB_PLAIN], own, lanes, now);
+        hb_fences_met(w, lanes, &sum);
         int kept = 0;
         h->some_lanes = 0;
         for (int i = 0; i < h->some_count; i++) {
@@ -245,8 +258,8 @@ void hb_sync(struct warp *w, uint32_t lanes, bool orders)
             }
         }
         h->some_count = kept;
-        view_join(view_new(h, lanes), &sum);
-        view_free(&sum);
+        hb_view_join(view_new(h, lanes), &sum);
+        hb_view_free(&sum);
         h->synced = false;
     }
     h->published = true;
@@ -283,38 +296,10 @@ void hb_acquire(struct warp *w, uint32_t lanes, const struct hb_know *from)
     if (hb_know_is_empty(from))
         return;
     h->acquired = true;
-    if (are_all(w, lanes))
+    if (hb_are_all(w, lanes))
         hb_know_join(&h->all.know, from);
     else
-        each_view(h, lanes, acquire_view, u.arg);
-}
-
-void hb_release_relaxed(struct warp *w, uint32_t lanes, struct hb_know *into)
-{
-    struct hb_warp *h = w->hb;
-    hb_know_join(into, &h->all.fenced);
-    for (int i = 0; i < h->some_count; i++)
-        if (h->some[i].lanes & lanes)
-            hb_know_join(into, &h->some[i].fenced);
-}
-
-static void pend_view(struct hb_view *v, void *arg)
-{
-    hb_know_join(&v->pending, arg);
-}
-
-void hb_acquire_relaxed(struct warp *w, uint32_t lanes, const struct hb_know *from)
-{
-    union {
-        const struct hb_know *in;
-        void *arg;
-    } u = {.in = from};
-    if (hb_know_is_empty(from))
-        return;
-    if (are_all(w, lanes))
-        hb_know_join(&w->hb->all.pending, from);
-    else
-        each_view(w->hb, lanes, pend_view, u.arg);
+        hb_each_view(h, lanes, acquire_view, u.arg);
 }
 
 struct learning {
@@ -333,10 +318,10 @@ static void learn_view(struct hb_view *v, void *arg)
 
 static void learn(struct warp *w, uint32_t lanes, struct learning l)
 {
-    if (are_all(w, lanes))
+    if (hb_are_all(w, lanes))
         learn_view(&w->hb->all, &l);
     else
-        each_view(w->hb, lanes, learn_view, &l);
+        hb_each_view(w->hb, lanes, learn_view, &l);
 }
 
 void hb_learn(struct warp *w, uint32_t lanes, uint32_t component, uint32_t of_lanes,
@@ -351,126 +336,13 @@ void hb_learn_plain(struct warp *w, uint32_t lanes, uint32_t component,
     learn(w, lanes, (struct learning){component, of_lanes, time, true});
 }
 
-/* ---- fences */
-
-struct fencing {
-    struct warp *warp;
-    uint32_t lanes, now;
-    bool shared, global; /* fence.proxy.async of that space */
-    bool acquires, releases, inits;
-};
-
-/* Initialisations of mbarriers that the view knows of: visible to asynchronous work and
- * to other CTAs from here on. */
-static void fence_inits(struct hb_view *v, const struct fencing *f)
-{
-    const struct hb *h = f->warp->cta->cluster->hb;
-    const struct hb_clock *all = &f->warp->hb->all.know.of[HB_PLAIN],
-                          *own = &v->know.of[HB_PLAIN];
-    for (uint32_t i = h->warp_count; i < h->component_count; i++) {
-        if (h->components[i].kind != HB_MBAR)
-            continue;
-        uint32_t init = h->components[i].mbar->hb->start + 1;
-        if (hb_clock_of(all, i, 0) < init && hb_clock_of(own, i, 0) < init)
-            continue;
-        hb_know_add(&v->know, i, UINT32_MAX, init);
-        hb_know_add(&v->fenced, i, UINT32_MAX, init);
-    }
-}
-
-static void fence_proxy(struct hb_view *v, const struct fencing *f, enum hb_proxy p)
-{
-    struct hb_warp *h = f->warp->hb;
-    hb_clock_join(&v->know.of[p], &v->know.of[HB_PLAIN]);
-    if (v != &h->all)
-        hb_clock_join(&v->know.of[p], &h->all.know.of[HB_PLAIN]);
-    hb_clock_add(&v->know.of[p], h->component[HB_WARP], f->lanes | h->absent, f->now);
-}
-
-static void fence_view(struct hb_view *v, void *arg)
-{
-    const struct fencing *f = arg;
-    struct hb_warp *h = f->warp->hb;
-    if (f->acquires) {
-        hb_know_join(&v->know, &v->pending);
-        if (v != &h->all)
-            hb_know_join(&v->know, &h->all.pending);
-    }
-    if (f->inits)
-        fence_inits(v, f);
-    if (f->shared)
-        fence_proxy(v, f, HB_ASYNC_SHARED);
-    if (f->global)
-        fence_proxy(v, f, HB_ASYNC_GLOBAL);
-    if (f->releases) {
-        hb_know_join(&v->fenced, &v->know);
-        if (v != &h->all)
-            hb_know_join(&v->fenced, &h->all.know);
-        hb_clock_add(&v->fenced.of[HB_PLAIN], h->component[HB_WARP],
-                     f->lanes | h->absent, f->now);
-    }
-}
-
-static void fence_some(struct hb_view *v, void *arg)
-{
-    fence_view(v, arg);
-}
-
-static void fence_lanes(struct hb_warp *h, struct fencing f)
-{
-    if (!are_all(f.warp, f.lanes)) {
-        each_view(h, f.lanes, fence_some, &f);
-        return;
-    }
-    fence_view(&h->all, &f);
-    for (int k = 0; k < h->some_count; k++) {
-        struct fencing own = f;
-        own.lanes = h->some[k].lanes;
-        fence_view(&h->some[k], &own);
-    }
-}
-
-void hb_fence(struct warp *w, const struct op *op, uint32_t lanes)
-{
-    struct hb_warp *h = w->hb;
-    const struct ptx_insn *i = op->insn;
-    const struct hb_meaning *m = hb_meaning(w);
-    struct fencing f = {.warp = w, .lanes = lanes, .now = h->time};
-    if (i->op == PTX_FENCE_PROXY) {
-        if (!ptx_has(i, PTX_M_ASYNC))
-            return; /* .alias: one address space here; .tensormap: exec_tmap.c */
-        f.shared = ptx_has(i, PTX_M_SHARED_CTA) || ptx_has(i, PTX_M_SHARED_CLUSTER);
-        f.global = ptx_has(i, PTX_M_GLOBAL);
-        if (!f.shared && !f.global)
-            f.shared = f.global = true;
-    } else if (i->op == PTX_FENCE_MBARRIER_INIT) {
-        f.inits = true;
-    } else {
-        f.acquires = m->acquires;
-        f.releases = m->releases;
-        f.inits = m->releases && m->scope != HB_SCOPE_CTA;
-    }
-    fence_lanes(h, f);
-    h->published = true;
-    h->synced = false;
-}
-
-/* What relaxed reads have seen is known behind a named barrier (libcu++ 13.0 goes by
- * that in for_each_canceled_block). */
-void hb_fence_of_barrier(struct warp *w, uint32_t lanes)
-{
-    struct fencing f = {
-        .warp = w, .lanes = lanes, .now = w->hb->time, .acquires = true};
-    fence_lanes(w->hb, f);
-}
-
 /* ---- clusters */
 
 static void warp_reset(struct hb_warp *h, struct warp *w, uint32_t component)
 {
     for (int i = 0; i < h->some_count; i++)
-        view_clear(&h->some[i]);
-    view_clear(&h->all);
+        hb_view_clear(&h->some[i]);
+    hb_view_clear(&h->all);
     memset(h->component, 0, sizeof h->component);
     h->component[HB_WARP] = component;
     h->warp = w;
@@ -479,6 +351,7 @@ static void warp_reset(struct hb_warp *h, struct warp *w, uint32_t component)
     h->absent = ~w->live;
     h->some_count = 0;
     h->some_lanes = 0;
+    memset(h->fenced_lanes, 0, sizeof h->fenced_lanes);
     memset(h->bulk, 0, sizeof h->bulk);
     memset(h->copies, 0, sizeof h->copies);
     h->fenced_upto = 0;
@@ -523,7 +396,7 @@ void hb_cluster_reset(struct cluster *c)
     hb_know_clear(&h->cluster_bar);
     hb_know_clear(&h->cluster_done);
     for (int i = 0; i < c->cta_count * HB_BARS; i++)
-        hb_know_clear(&h->bars[i]);
+        hb_view_clear(&h->bars[i]);
     for (int i = 0; i < c->cta_count; i++)
         hb_smem_reset(&h->smem[i]);
     hb_flags_reset(h);
@@ -535,9 +408,9 @@ void hb_cluster_free(struct cluster *c)
     if (!h)
         return;
     for (uint32_t i = 0; i < h->warp_count; i++) {
-        view_free(&h->warps[i].all);
+        hb_view_free(&h->warps[i].all);
         for (int k = 0; k < h->warps[i].some_cap; k++)
-            view_free(&h->warps[i].some[k]);
+            hb_view_free(&h->warps[i].some[k]);
         free(h->warps[i].some);
         free(h->warps[i].busy);
         free(h->warps[i].fresh);
@@ -545,7 +418,7 @@ void hb_cluster_free(struct cluster *c)
     for (int i = 0; i < c->cta_count; i++)
         hb_smem_free(&h->smem[i]);
     for (int i = 0; i < c->cta_count * HB_BARS; i++)
-        hb_know_free(&h->bars[i]);
+        hb_view_free(&h->bars[i]);
     hb_know_free(&h->cluster_bar);
     hb_know_free(&h->cluster_done);
     hb_flags_free(h);

@@ -9,7 +9,8 @@
  * The instructions call these hooks; w->hb is NULL when FP4EMU_CHECK is off.  Functions
  * that return bool are false after an error that ends the launch.
  *
- *     hb.c         warps and lanes, fences, release and acquire
+ *     hb.c         warps and lanes, release and acquire
+ *     hb_fence.c   fences, and the relaxed accesses that need one
  *     hb_mbar.c    barriers of all kinds, exits; checks 6, 11, 22, 23, 37, 41
  *     hb_smem.c    shared memory: generic accesses (storage: hb_cells.c)
  *     hb_async.c   shared memory: asynchronous operations
@@ -52,12 +53,30 @@ struct hb_component {
 
 /* ---- warps */
 
+enum hb_scope { HB_SCOPE_CTA, HB_SCOPE_CLUSTER, HB_SCOPE_GPU, HB_SCOPE_SYS };
+
+/* What a relaxed read has seen: by the narrowest fence that makes it known. */
+enum hb_pend {
+    HB_PEND_CTA,
+    HB_PEND_CLUSTER,
+    HB_PEND_GPU,
+    HB_PEND_BARRIER, /* a named barrier does as well */
+    HB_PEND_NARROW,  /* none: the scope on the other side is too narrow */
+    HB_PENDS
+};
+
+/* Reach of a fence: all of the grid, or less. */
+enum hb_reach { HB_WIDE, HB_NARROW, HB_REACHES };
+
 /* What some lanes know. */
 struct hb_view {
     uint32_t lanes;
     struct hb_know know;
-    struct hb_know fenced;  /* ... when they last executed a fence that releases */
-    struct hb_know pending; /* seen by relaxed reads: a fence makes it known */
+    bool more;                         /* one of the following is not empty */
+    struct hb_know fenced[HB_REACHES]; /* by fences that release */
+    struct hb_know pending[HB_PENDS];
+    struct hb_know narrow; /* known, were the scopes wider: check 37 */
+    uint32_t narrow_pc;    /* of one that is too narrow */
 };
 
 #define HB_LOADS_KEPT 32
@@ -78,6 +97,11 @@ struct hb_warp {
     struct hb_view *some; /* what lanes know beyond that, since they diverged */
     int some_count, some_cap;
     uint32_t some_lanes; /* union of their lanes */
+    /* What the lanes did themselves before a fence, for those who have not met since.
+     */
+    uint32_t fenced_lanes[HB_REACHES], fenced_at[HB_REACHES][WARP_LANES];
+    uint32_t fence_pc; /* of the newest one that is narrow, and its scope */
+    enum hb_scope fence_scope;
     struct hb_bulk bulk[WARP_LANES], copies[WARP_LANES];
     uint64_t acts;        /* counts arrivals and asynchronous work: check 6 */
     uint32_t fenced_upto; /* tcgen05 operations with a before_thread_sync behind: 15 */
@@ -122,15 +146,13 @@ struct hb {
     uint32_t component_count, component_cap, warp_count;
     struct hb_warp *warps;
     struct hb_smem *smem; /* of each CTA */
-    struct hb_know *bars; /* HB_BARS of each CTA: of those that have arrived */
+    struct hb_view *bars; /* HB_BARS of each CTA: of those that have arrived */
     struct hb_know cluster_bar, cluster_done;
     struct hb_flags *flags; /* addresses that released something */
     struct hb_event *spare_events;
 };
 
 /* What an instruction means for ordering, by pc. */
-enum hb_scope { HB_SCOPE_CTA, HB_SCOPE_CLUSTER, HB_SCOPE_GPU, HB_SCOPE_SYS };
-
 struct hb_meaning {
     bool strong; /* not a weak access */
     bool acquires, releases;
@@ -141,6 +163,7 @@ struct hb_meaning {
 struct hb_grid {
     struct hb_meaning *meaning; /* of each op */
     bool strict;                /* pedantic: lanes are ordered by bar.warp.sync alone */
+    bool scopes;                /* check 37 is on within clusters too */
     struct hb_memory *memory;   /* global memory */
     _Atomic uint8_t *maps;      /* of each 64 bytes of the parameters: a map was used */
 };
@@ -191,19 +214,51 @@ static inline bool hb_sees(const struct hb_eye *e, enum hb_proxy proxy,
 /* The lanes wait for each other at a .sync, or at .aligned; `orders`: bar.warp.sync and
  * barriers, which order memory by the letter of the manual. */
 void hb_sync(struct warp *w, uint32_t lanes, bool orders);
-void hb_fence(struct warp *w, const struct op *op, uint32_t lanes);
-void hb_fence_of_barrier(struct warp *w, uint32_t lanes);
 /* Publishes what the lanes know and have done; takes it up. */
 void hb_release(struct warp *w, uint32_t lanes, struct hb_know *into);
 void hb_acquire(struct warp *w, uint32_t lanes, const struct hb_know *from);
-/* The same by relaxed operations, which need a fence in front or behind. */
-void hb_release_relaxed(struct warp *w, uint32_t lanes, struct hb_know *into);
-void hb_acquire_relaxed(struct warp *w, uint32_t lanes, const struct hb_know *from);
 /* The lanes know of an event that needs no fence; or of one that does. */
 void hb_learn(struct warp *w, uint32_t lanes, uint32_t component, uint32_t of_lanes,
               uint32_t time);
 void hb_learn_plain(struct warp *w, uint32_t lanes, uint32_t component,
                     uint32_t of_lanes, uint32_t time);
+
+/* ---- views (hb.c): for hb_fence.c */
+
+static inline bool hb_are_all(const struct warp *w, uint32_t lanes)
+{
+    return (w->live & ~lanes) == 0;
+}
+
+/* Calls for views that belong to exactly these lanes, which are not all. */
+typedef void hb_view_fn(struct hb_view *v, void *arg);
+void hb_each_view(struct hb_warp *h, uint32_t lanes, hb_view_fn *fn, void *arg);
+void hb_view_clear(struct hb_view *v);
+void hb_view_free(struct hb_view *v);
+void hb_view_join(struct hb_view *v, const struct hb_view *other);
+
+/* ---- fences (hb_fence.c) */
+
+void hb_fence(struct warp *w, const struct op *op, uint32_t lanes);
+/* A relaxed operation publishes what a fence in front of it has made ready, by the
+ * reach of the fence. */
+void hb_release_relaxed(struct warp *w, uint32_t lanes, struct hb_know *wide,
+                        struct hb_know *narrow);
+/* It takes up what a fence behind it will make known. */
+void hb_acquire_relaxed(struct warp *w, uint32_t lanes, const struct hb_know *from,
+                        enum hb_pend kind, uint32_t pc);
+/* Order that rests on too narrow a scope, of the instruction at pc. */
+void hb_acquire_narrow(struct warp *w, uint32_t lanes, const struct hb_know *from,
+                       uint32_t pc);
+/* The lanes have met: what each has fenced, all have. */
+void hb_fences_met(struct warp *w, uint32_t lanes, struct hb_view *v);
+/* At a named barrier: what its threads have fenced and read, besides what they know. */
+void hb_barrier_release(struct warp *w, uint32_t lanes, struct hb_view *bar);
+void hb_barrier_acquire(struct warp *w, uint32_t lanes, const struct hb_view *bar);
+/* Would the lane know of these if scopes were wider?  Then of whose, in *pc. `cluster`:
+ * whose component it is. */
+bool hb_is_narrow(const struct warp *w, uint32_t lane, uint64_t cluster,
+                  const struct hb_party *p, uint32_t *pc);
 
 /* ---- barriers (hb_mbar.c) */
 
@@ -348,6 +403,10 @@ bool hb_watch(struct warp *w, const struct op *op, uint32_t pc, uint32_t lanes);
 
 bool hb_blame_generic(struct warp *w, struct cta *t, uint32_t at, uint32_t bytes,
                       enum hb_access how, const struct hb_party *p, bool wrote);
+/* Check 37, for bytes of this name that a thread of `cluster` has touched: the scope of
+ * the instruction at pc is too narrow. */
+bool hb_blame_narrow(struct warp *w, const char *name, enum hb_access how, bool wrote,
+                     uint64_t cluster, uint32_t pc);
 bool hb_blame_range(struct warp *w, struct cta *t, uint32_t from, uint32_t to,
                     enum hb_access how, const struct hb_event *e);
 bool hb_blame_async(struct warp *w, const struct async_op *o, const struct cta *t,

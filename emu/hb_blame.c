@@ -106,6 +106,19 @@ static const char *bytes_name(const struct cta *t, uint32_t from, uint32_t to,
     return text;
 }
 
+bool hb_blame_narrow(struct warp *w, const char *name, enum hb_access how, bool wrote,
+                     uint64_t cluster, uint32_t pc)
+{
+    bool beyond = cluster != w->cta->cluster->number;
+    return report_at(grid_of(w), w, CHECK_SCOPE,
+                     beyond ? CHECK_IS_WARNING : CHECK_IS_PEDANTIC,
+                     "%s are %s here and %s by another %s, and the %s of line %d, on "
+                     "which their order rests, has a scope that does not include both",
+                     name, how == HB_READ ? "read" : "written",
+                     wrote ? "written" : "read", beyond ? "cluster" : "CTA",
+                     opcode_of(w, pc), line_of(w, pc)) == FLOW_NEXT;
+}
+
 /* ---- shared memory */
 
 bool hb_blame_generic(struct warp *w, struct cta *t, uint32_t at, uint32_t bytes,
@@ -120,6 +133,14 @@ bool hb_blame_generic(struct warp *w, struct cta *t, uint32_t at, uint32_t bytes
     if (!report_wants(grid_of(w), check))
         return true;
     bytes_name(t, at, at + bytes, name, sizeof name);
+    uint32_t pc;
+    if (!copy && hb_is_narrow(w, (uint32_t)bits_lowest(w->cur_lanes),
+                              w->cta->cluster->number, p, &pc)) {
+        bool goes_on =
+            hb_blame_narrow(w, name, how, wrote, w->cta->cluster->number, pc);
+        note_party(w, p);
+        return goes_on;
+    }
     enum flow f;
     if (copy)
         f = report(

@@ -88,10 +88,14 @@ static void take_up(struct hb_know *k, uint64_t cluster, const struct hb_others 
 struct hb_flag {
     uint64_t address;
     struct hb_others *told;
-    uint8_t scope; /* the narrowest of its releases */
+    uint8_t scope; /* of the newest of its releases */
     uint32_t pc;   /* of that one */
     uint64_t cluster;
     uint32_t cta;
+    /* The same by relaxed writes, where scopes do not reach all of the grid. */
+    struct hb_others *told_near;
+    enum hb_scope near_scope;
+    uint32_t near_pc; /* of the fence or write that is narrow */
 };
 
 struct hb_flags {
@@ -148,6 +152,7 @@ static void flags_clear(struct hb_flags *f)
         return;
     for (uint32_t i = 0; i < f->cap; i++) {
         hb_others_free(f->at[i].told);
+        hb_others_free(f->at[i].told_near);
         f->at[i] = (struct hb_flag){0};
     }
     f->count = 0;
@@ -196,43 +201,90 @@ static bool check_scopes(struct warp *w, const struct hb_flag *f,
     return flow == FLOW_NEXT;
 }
 
+/* What a fence behind this read has to be. */
+static enum hb_pend pend_of(const struct warp *w, const struct hb_flag *f,
+                            const struct hb_meaning *m)
+{
+    const struct hb_grid *g = w->cta->cluster->grid->hb;
+    bool beyond = f->cluster != w->cta->cluster->number;
+    bool own = !beyond && f->cta == w->cta->rank;
+    /* Old code has .volatile, or atomics that name no semantics, and bar.sync alone. */
+    if (!g->strict && (own || (!m->relaxed && !m->releases)))
+        return HB_PEND_BARRIER;
+    if (beyond)
+        return m->scope >= HB_SCOPE_GPU ? HB_PEND_GPU : HB_PEND_NARROW;
+    if (own || !g->scopes)
+        return HB_PEND_CTA;
+    return m->scope >= HB_SCOPE_CLUSTER ? HB_PEND_CLUSTER : HB_PEND_NARROW;
+}
+
+/* Do the scopes of told_near leave this reader out? */
+static bool is_too_near(const struct warp *w, const struct hb_flag *f)
+{
+    if (f->cluster != w->cta->cluster->number)
+        return true;
+    return f->cta != w->cta->rank && f->near_scope < HB_SCOPE_CLUSTER &&
+           w->cta->cluster->grid->hb->scopes;
+}
+
 static bool acquire(struct warp *w, const struct hb_flag *f, int lane,
                     const struct hb_meaning *m)
 {
-    struct hb_know k = {0};
+    struct hb_know k = {0}, near = {0};
+    uint32_t lanes = (uint32_t)1 << lane;
+    bool too_near = f->told_near && is_too_near(w, f), has_told = f->told != NULL;
     take_up(&k, w->cta->cluster->number, f->told);
-    if (m->acquires)
-        hb_acquire(w, (uint32_t)1 << lane, &k);
-    else
-        hb_acquire_relaxed(w, (uint32_t)1 << lane, &k);
+    take_up(too_near ? &near : &k, w->cta->cluster->number, f->told_near);
+    if (m->acquires) {
+        hb_acquire(w, lanes, &k);
+        hb_acquire_narrow(w, lanes, &near, f->near_pc);
+    } else {
+        hb_acquire_relaxed(w, lanes, &k, pend_of(w, f, m), w->cur_pc);
+        hb_acquire_relaxed(w, lanes, &near, HB_PEND_NARROW, f->near_pc);
+    }
     hb_know_free(&k);
-    return !m->acquires || check_scopes(w, f, m);
+    hb_know_free(&near);
+    return !m->acquires || !has_told || check_scopes(w, f, m);
+}
+
+static void tell(struct hb_others **told, const struct warp *w, const struct hb_know *k)
+{
+    if (!hb_know_is_empty(k))
+        add_published(told, w->cta->cluster->number, k);
 }
 
 static void publish(struct warp *w, struct hb_flags **flags, struct hb_flag *f,
                     uint64_t address, int lane, const struct hb_meaning *m, bool joins)
 {
-    struct hb_know k = {0};
+    struct hb_know k = {0}, near = {0};
+    bool is_narrow = m->scope < HB_SCOPE_GPU; /* of a relaxed write */
     if (m->releases)
         hb_release(w, (uint32_t)1 << lane, &k);
     else
-        hb_release_relaxed(w, (uint32_t)1 << lane, &k);
-    if (!f && hb_know_is_empty(&k))
+        hb_release_relaxed(w, (uint32_t)1 << lane, is_narrow ? &near : &k, &near);
+    bool is_empty = hb_know_is_empty(&k) && hb_know_is_empty(&near);
+    if (!f && is_empty)
         return;
     if (!f)
         f = find_or_add(flags, address);
     if (!joins) { /* a plain store ends what was told before */
         hb_others_free(f->told);
-        f->told = NULL;
+        hb_others_free(f->told_near);
+        f->told = f->told_near = NULL;
     }
-    if (!hb_know_is_empty(&k)) {
-        add_published(&f->told, w->cta->cluster->number, &k);
+    if (!is_empty) {
+        bool by_write = is_narrow && m->scope <= w->hb->fence_scope;
+        tell(&f->told, w, &k);
+        tell(&f->told_near, w, &near);
         f->scope = m->scope;
         f->pc = w->cur_pc;
+        f->near_scope = by_write ? (enum hb_scope)m->scope : w->hb->fence_scope;
+        f->near_pc = by_write ? w->cur_pc : w->hb->fence_pc;
         f->cluster = w->cta->cluster->number;
         f->cta = w->cta->rank;
     }
     hb_know_free(&k);
+    hb_know_free(&near);
 }
 
 bool hb_smem_flags(struct warp *w, const struct cta *c, const uint32_t *offset,
@@ -257,7 +309,7 @@ bool hb_flag(struct warp *w, struct hb_flags **flags, uint64_t address, int lane
 {
     const struct hb_meaning *m = hb_meaning(w);
     struct hb_flag *f = find(*flags, address);
-    if (reads && f && f->told && !acquire(w, f, lane, m))
+    if (reads && f && (f->told || f->told_near) && !acquire(w, f, lane, m))
         return false;
     if (writes)
         publish(w, flags, f, address, lane, m, reads);

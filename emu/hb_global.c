@@ -292,6 +292,16 @@ static bool blame(const struct pass *x, const struct run *r, uint32_t lanes, boo
     if (!report_wants(g, check))
         return true;
     x->w->cur_lanes = lanes_of(&x->me, from, to);
+    struct hb_party p = {r->component, lanes, r->time, r->pc, NULL};
+    uint32_t pc, first = (uint32_t)bits_lowest(x->w->cur_lanes);
+    if (!fence_only && hb_is_narrow(x->w, first, r->cluster, &p, &pc)) {
+        char name[96];
+        snprintf(name, sizeof name, "global bytes 0x%" PRIx64 " to 0x%" PRIx64,
+                 x->page + from, x->page + to);
+        bool goes_on = hb_blame_narrow(x->w, name, x->how, wrote, r->cluster, pc);
+        note_run(x, r, lanes);
+        return goes_on;
+    }
     enum flow f;
     if (fence_only)
         f = report(g, x->w, check,

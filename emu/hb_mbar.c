@@ -166,7 +166,7 @@ bool hb_mbar_arrive(struct warp *w, struct mbar *m, uint32_t lanes)
     hb_now(w->hb); /* the arrival is an event of its own: check 22 */
     bool relaxed = hb_meaning(w)->relaxed;
     if (relaxed)
-        hb_release_relaxed(w, lanes, &b->arriving);
+        hb_release_relaxed(w, lanes, &b->arriving, &b->arriving);
     else
         hb_release(w, lanes, &b->arriving);
     if (m->cta == w->cta)
@@ -312,7 +312,8 @@ bool hb_mbar_wait(struct warp *w, struct mbar *m, uint32_t lanes, uint32_t yes,
     if (!yes)
         return true;
     if (hb_meaning(w)->relaxed) {
-        hb_acquire_relaxed(w, yes, &b->done);
+        /* libcu++ 13.0 relies on it in for_each_canceled_block. */
+        hb_acquire_relaxed(w, yes, &b->done, HB_PEND_BARRIER, w->cur_pc);
         return true;
     }
     w->hb->acquired = true;
@@ -326,24 +327,27 @@ bool hb_mbar_wait(struct warp *w, struct mbar *m, uint32_t lanes, uint32_t yes,
 
 /* ---- named barriers */
 
-static struct hb_know *bar_of(struct cta *t, uint32_t number)
+static struct hb_view *bar_of(struct cta *t, uint32_t number)
 {
     return &t->cluster->hb->bars[t->rank * HB_BARS + number];
 }
 
 void hb_bar_arrive(struct warp *w, uint32_t number, uint32_t lanes)
 {
-    hb_fence_of_barrier(w, lanes);
-    hb_release(w, lanes, bar_of(w->cta, number));
+    struct hb_view *bar = bar_of(w->cta, number);
+    hb_barrier_release(w, lanes, bar);
+    hb_release(w, lanes, &bar->know);
 }
 
 void hb_bar_release(struct cta *t, uint32_t number, const uint32_t *waiting)
 {
-    struct hb_know *k = bar_of(t, number);
+    struct hb_view *bar = bar_of(t, number);
     for (int i = 0; i < t->warp_count; i++)
-        if (waiting[i])
-            hb_acquire(&t->warps[i], waiting[i], k);
-    hb_know_clear(k);
+        if (waiting[i]) {
+            hb_acquire(&t->warps[i], waiting[i], &bar->know);
+            hb_barrier_acquire(&t->warps[i], waiting[i], bar);
+        }
+    hb_view_clear(bar);
 }
 
 /* ---- the cluster's barrier */
@@ -352,7 +356,7 @@ void hb_cluster_arrive(struct warp *w, uint32_t lanes)
 {
     struct hb *h = w->cta->cluster->hb;
     if (hb_meaning(w)->relaxed)
-        hb_release_relaxed(w, lanes, &h->cluster_bar);
+        hb_release_relaxed(w, lanes, &h->cluster_bar, &h->cluster_bar);
     else
         hb_release(w, lanes, &h->cluster_bar);
 }
