@@ -451,7 +451,8 @@ static void move(const struct eval *v, const struct expr_node *n)
             by = v->row->move[i];
         else
             by = approximation_error(n->op, float_of(value_at(v, n->args[0], i, per)),
-                                     y);
+                                     y) *
+                 (v->row->move_down ? -1.0f : 1.0f);
         out[i] = bits_of(y + by);
     }
 }

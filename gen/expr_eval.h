@@ -6,6 +6,8 @@
 #ifndef FP4GEN_EXPR_EVAL_H
 #define FP4GEN_EXPR_EVAL_H
 
+#include <stdbool.h>
+
 #include "gen/expr.h"
 
 /* What an input is.  Values are f32 bits (narrow inputs widened), or s32 and u32. */
@@ -22,9 +24,10 @@ struct expr_row {
     const float *acc;            /* cols */
     const struct expr_arg *args; /* as e->inputs */
     /* For run_slack.h: the values of a node are moved, by `move`, or without it by what
-     * the instruction may be off at most. */
+     * the instruction may be off at most, up or down. */
     const struct expr_node *moved;
     const float *move;
+    bool move_down;
 };
 
 struct expr_values {

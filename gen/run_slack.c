@@ -93,6 +93,11 @@ static int column_count(const struct expr_output *o, const struct expr_row *r)
                                                  : r->cols;
 }
 
+static float distance(float x, float y)
+{
+    return isfinite(x) && isfinite(y) ? fabsf(x - y) : 0;
+}
+
 static float *sum_of_moves(struct arena *a, const struct expr *e,
                            const struct expr_row *r, const struct expr_output *o,
                            const float *value, int cols)
@@ -102,16 +107,20 @@ static float *sum_of_moves(struct arena *a, const struct expr *e,
     for (int i = 0; i < e->node_count; i++) {
         if (!reached[i] || !is_approximation(e->nodes[i]))
             continue;
+        /* Both ways: behind an abs or a max one of them may not show. */
         struct expr_row probe = *r;
         probe.moved = e->nodes[i];
-        const float *at = values_of(a, e, &probe, stored(o));
+        const float *up = values_of(a, e, &probe, stored(o));
+        probe.move_down = true;
+        const float *down = values_of(a, e, &probe, stored(o));
         for (int c = 0; c < cols; c++)
-            if (isfinite(at[c]) && isfinite(value[c]))
-                by[c] += fabsf(at[c] - value[c]);
+            by[c] += fmaxf(distance(up[c], value[c]), distance(down[c], value[c]));
     }
     /* The rest of the terms, and roundings that fall the other way. */
     for (int c = 0; c < cols; c++)
-        by[c] = 1.25f * by[c] + 0x1p-22f * fabsf(value[c]) + 0x1p-126f;
+        by[c] = isfinite(value[c])
+                    ? 1.25f * by[c] + 0x1p-22f * fabsf(value[c]) + 0x1p-126f
+                    : 0;
     return by;
 }
 
@@ -204,15 +213,17 @@ bool slack_has_code(const struct slack *s, size_t col, uint8_t scale, uint32_t c
     const int bits = bits_of(type);
     size_t at = s->cols == 1 ? 0 : col;
     float x = s->value[at], by = s->by[at], d = 1;
-    if (isnan(x))
-        return code == code_of(type, x) || type == EXPR_F32;
+    if (isnan(x)) /* any NaN of f32, which has no code of its own here */
+        return type == EXPR_F32 ? (code & 0x7fffffffu) > 0x7f800000u
+                                : code == code_of(type, x);
     if (expr_scale_block(o->format)) {
         d = o->format == EXPR_OUT_NVFP4 ? e4m3_decode(scale) * s->global
                                         : ldexpf(1, scale - 127);
         if (o->format != EXPR_OUT_MXFP8_E4M3 && o->format != EXPR_OUT_MXFP8_E5M2 &&
             scale == 0)
             return code == 0 || code == 8;
-        by += 0x1p-20f * fabsf(x); /* of division = "reciprocal", too */
+        if (isfinite(x)) /* of division = "reciprocal", too */
+            by += 0x1p-20f * fabsf(x);
     }
     /* Other roundings take the next code at most. */
     int64_t more = o->rounding == EXPR_NEAREST ? 0 : 1;

@@ -55,6 +55,21 @@ TEST(an_f32_may_be_off_by_its_bound)
     arena_free(a);
 }
 
+TEST(nan_is_nan)
+{
+    struct arena *a = arena_new();
+    struct expr *e = expr_new(a);
+    add(e, EXPR_OUT_F32, tanh_of_acc(e));
+    struct expr_row r = row_of();
+    acc[3] = NAN;
+    const struct slack *s = slack_of(a, e, &r, 0);
+    CHECK(slack_has_code(s, 3, 0, 0x7fffffff));
+    CHECK(slack_has_code(s, 3, 0, 0xffc00000));
+    CHECK(!slack_has_code(s, 3, 0, 0x7f800000));
+    CHECK(!slack_has_code(s, 3, 0, 0));
+    arena_free(a);
+}
+
 /* 1 / (1 + 2^x): a smaller 2^x makes it larger; both instructions count. */
 TEST(bounds_add_up)
 {
