@@ -576,13 +576,14 @@ int conform_compare(const struct conform *c, const char *recorded, FILE *out)
         size_t n = strcspn(recorded, "\n");
         line_of(&c->cases[i], line, sizeof line);
         size_t names = 4 * CONFORM_GROUPS;
-        if (n != strlen(line) || memcmp(line + names, recorded + names, n - names)) {
+        if (n != strlen(line) ||
+            memcmp(line + names, recorded + names, n - names) != 0) {
             fprintf(out, "line %zu: %.*s is recorded where the list has %s\n", i + 1,
                     (int)n, recorded, line + names + 1);
             return wrong + 1;
         }
         int g = 0;
-        while (g < CONFORM_GROUPS && !memcmp(line + 4 * g, recorded + 4 * g, 4))
+        while (g < CONFORM_GROUPS && memcmp(line + 4 * g, recorded + 4 * g, 4) == 0)
             g++;
         if (g < CONFORM_GROUPS && !c->cases[i].loose) {
             uint32_t each = c->cases[i].threads / CONFORM_GROUPS;
