@@ -284,8 +284,8 @@ static uint32_t apply(const struct expr_node *n, uint32_t a, uint32_t b, uint32_
     case EXPR_TO_E5M2:
     case EXPR_TO_E2M1:
         return expr_narrow_code(n->type, float_of(a));
-    case EXPR_WIDEN:
-        return bits_of(narrow_value(t, a));
+    case EXPR_WIDEN: /* of a NaN in bf16 the bits stay, as in vectors and tiles */
+        return t == EXPR_TYPE_BF16 ? a << 16 : bits_of(narrow_value(t, a));
     default:
         if (t == EXPR_F32)
             return float_op(n->op, float_of(a), float_of(b), float_of(c));

@@ -295,11 +295,11 @@ TEST_SLOW(casts_and_widening)
                    "return e.e2m1(x), e.e4m3(x, { name = 'y', path = 'integer' }), \n"
                    "  e.e5m2(x, { name = 'z', path = 'integer' }), \n"
                    "  e.e2m1(x, { name = 'w', path = 'integer' })");
-    try_everywhere(
-        "local x = e.acc \n"
-        "return e.f32(e.bf16(x) * 2), e.f32(e.f16(x) * 2, { name = 'y' }), \n"
-        "  e.f32(e.e4m3(x) + e.e5m2(x), { name = 'z' }), \n"
-        "  e.f32(e.e2m1(x) * 2, { name = 'w' })");
+    try_everywhere("local x = e.acc \n"
+                   "return e.f32(e.bf16(x) * 2 + e.from_uint(e.bits(e.bf16(x)))), \n"
+                   "  e.f32(e.f16(x) * 2, { name = 'y' }), \n"
+                   "  e.f32(e.e4m3(x) + e.e5m2(x), { name = 'z' }), \n"
+                   "  e.f32(e.e2m1(x) * 2, { name = 'w' })");
     try_everywhere("return e.e4m3(e.acc, { scale = e.param 's' }), \n"
                    "  e.e5m2(e.acc, { scale = e.param 's', division = 'reciprocal', "
                    "name = 'y' })");
@@ -362,6 +362,127 @@ TEST_SLOW(outputs_with_scales)
         "  e.mxfp8(e.acc, { scale = 'down', path = 'integer', name = 'z' }), \n"
         "  e.mxfp4(e.acc, { scale = 'down', name = 'w' })");
     arena_free(a);
+}
+
+/* ---- any operation on the results of any others */
+
+struct pool {
+    const struct expr_node *nodes[64];
+    int count;
+    uint64_t state;
+};
+
+static uint32_t draw(struct pool *p, uint32_t below)
+{
+    p->state ^= p->state << 13;
+    p->state ^= p->state >> 7;
+    p->state ^= p->state << 17;
+    return (uint32_t)(p->state >> 20) % below;
+}
+
+static const struct expr_node *pick(struct pool *p, enum expr_type type)
+{
+    for (;;) {
+        const struct expr_node *n = p->nodes[draw(p, (uint32_t)p->count)];
+        if (n->type == type)
+            return n;
+    }
+}
+
+/* The type that a letter of a signature stands for; `open` where it leaves that open.
+ */
+static enum expr_type letter_type(char letter, enum expr_type open)
+{
+    const char *found = strchr("fsup", letter);
+    return found ? (enum expr_type)(found - "fsup") : open;
+}
+
+/* Which NaN it is nobody promises (docs/epilogues.md): 3 stands for all of them. */
+static const struct expr_node *told(struct expr *e, const struct expr_node *x)
+{
+    return expr_op3(e, EXPR_SELECT, expr_op1(e, EXPR_IS_NAN, x), expr_f32(e, 3), x);
+}
+
+static const struct expr_node *draw_operation(struct pool *p, struct expr *e)
+{
+    static const enum expr_op casts[] = {EXPR_TO_BF16, EXPR_TO_F16, EXPR_TO_E4M3,
+                                         EXPR_TO_E5M2, EXPR_TO_E2M1};
+    static const enum expr_op blocks[] = {EXPR_BLOCK_AMAX, EXPR_BLOCK_MAX,
+                                          EXPR_BLOCK_MIN};
+    if (draw(p, 10) == 0)
+        return expr_op1(
+            e, EXPR_WIDEN,
+            expr_op1(e, casts[draw(p, COUNT_OF(casts))], pick(p, EXPR_F32)));
+    if (draw(p, 12) == 0) {
+        const struct expr_node *x = pick(p, EXPR_F32);
+        return expr_op(e, blocks[draw(p, COUNT_OF(blocks))], &x, 1, 16u << draw(p, 2));
+    }
+    enum expr_op op = EXPR_ADD + draw(p, EXPR_OP_COUNT - EXPR_ADD);
+    const char *signature = expr_op_signature(op);
+    const enum expr_type open = draw(p, 4);
+    const struct expr_node *args[3];
+    int count = 0;
+    for (; signature[count] != ':'; count++)
+        args[count] = pick(p, letter_type(signature[count], open));
+    if (op == EXPR_BITS || op == EXPR_COPYSIGN)
+        args[count - 1] = told(e, args[count - 1]);
+    return expr_op(e, op, args, count, 0);
+}
+
+/* Some two dozen operations, and as many outputs of f32 as hold their results. */
+static struct expr *random_epilogue(struct arena *a, uint64_t seed)
+{
+    static const struct expr_input inputs[] = {
+        {.kind = EXPR_VEC_COL, .name = "v", .type = EXPR_F32, .columns = EXPR_TILE},
+        {.kind = EXPR_AUX, .name = "c", .type = EXPR_TYPE_BF16, .columns = EXPR_TILE},
+        {.kind = EXPR_VEC_ROW, .name = "r", .type = EXPR_F32},
+        {.kind = EXPR_SCALAR, .name = "s", .type = EXPR_F32},
+    };
+    struct expr *e = expr_new(a);
+    struct pool p = {.state = seed * 0x9e3779b97f4a7c15u + 1};
+    p.nodes[p.count++] = expr_product(e);
+    for (size_t i = 0; i < COUNT_OF(inputs); i++)
+        p.nodes[p.count++] = expr_input(e, &inputs[i]);
+    const struct expr_node *x = p.nodes[0], *c = p.nodes[2];
+    p.nodes[p.count++] = expr_op1(e, EXPR_TO_INT, x);
+    p.nodes[p.count++] = expr_op1(e, EXPR_BITS, told(e, c));
+    p.nodes[p.count++] = expr_op2(e, EXPR_LT, x, c);
+    p.nodes[p.count++] = expr_s32(e, -7);
+    p.nodes[p.count++] = expr_u32(e, 5);
+    while (p.count < 36) {
+        const struct expr_node *n = draw_operation(&p, e);
+        e->fault[0] = '\0'; /* types that do not go together: another draw */
+        if (n)
+            p.nodes[p.count++] = n;
+    }
+    for (int i = p.count - 1; i > 0 && e->output_count < EXPR_MAX_OUTPUTS; i--) {
+        struct expr_output o = {.format = EXPR_OUT_F32, .value = p.nodes[i]};
+        if (o.value->type == EXPR_PRED)
+            o.value = expr_op3(e, EXPR_SELECT, o.value, x, c);
+        else if (o.value->type != EXPR_F32)
+            o.value = expr_op1(
+                e, o.value->type == EXPR_S32 ? EXPR_INT_TO_FLOAT : EXPR_UINT_TO_FLOAT,
+                o.value);
+        if (o.value->shape != EXPR_SHAPE_ELEM)
+            o.value = expr_op2(e, EXPR_ADD, o.value, x);
+        o.value = expr_op1(e, EXPR_TO_F32, told(e, o.value));
+        snprintf(o.name, sizeof o.name, "y%d", i);
+        CHECK(expr_add_output(e, &o, NULL));
+    }
+    return e;
+}
+
+TEST_SLOW(random_epilogues)
+{
+    const char *all = getenv("FP4GEN_TEST_ALL");
+    const uint64_t count = all && strcmp(all, "1") == 0 ? 1000 : 40;
+    for (uint64_t i = 0; i < count; i++) {
+        struct arena *a = arena_new();
+        struct expr *e = random_epilogue(a, i);
+        int least = expr_chunk_multiple(e);
+        try_on(targets[i % COUNT_OF(targets)], e, least < 16 ? 16 : least, true);
+        arena_free(a);
+    }
 }
 
 TEST_SLOW(named_epilogues)
