@@ -5,6 +5,7 @@
  * refuses the forms that it does not have (decode_refuse), so that nothing is found
  * missing while a kernel runs.  Called .func bodies are laid behind the entry's. */
 #include "emu/decode.h"
+#include "emu/env.h"
 
 #include <assert.h>
 
@@ -476,9 +477,16 @@ static void decode_unit(struct decoder *d, struct unit *unit)
     decode_insn(d, ret, unit->pc_of_insn[f->insn_count]);
 }
 
+/* Kernels in wide use declare 16 and go by 1024, as hardware gives where there is no
+ * static shared memory. */
 uint32_t kernel_dyn_smem_offset(const struct kernel *k)
 {
-    return align_up(SMEM_RESERVED_BYTES + k->static_smem_bytes, 1024);
+    uint32_t end = SMEM_RESERVED_BYTES + k->static_smem_bytes;
+    if (!env()->smem_as_declared)
+        return align_up(end, 1024);
+    uint32_t align = k->dyn_smem_align > 16 ? k->dyn_smem_align : 16;
+    uint32_t offset = align_up(end, align);
+    return offset % (2 * align) ? offset : offset + align;
 }
 
 struct kernel *kernel_decode(struct arena *a, const struct ptx_module *m,

@@ -47,6 +47,9 @@ static const struct env_row rows[] = {
      "warp instructions of a cluster before the launch is ended; 0: no limit"},
     {"FP4EMU_PRINT", "0 .. 2^64-1", "2^26",
      "bytes that printf may write before the launch is ended; 0: no limit"},
+    {"FP4EMU_SMEM", "aligned, declared", "aligned",
+     "dynamic shared memory starts at a multiple of 1024, or of what is declared "
+     "alone"},
     {"FP4EMU_APPROX", "nearest, perturb", "nearest",
      "approximate instructions: correctly rounded, or up to a unit off, by the seed"},
 };
@@ -142,6 +145,7 @@ static bool read_value(struct env *e, size_t i, const char *value, char *why,
 {
     static const char *const switches[] = {"0", "1"};
     static const char *const modes[] = {"reference", "hardware"};
+    static const char *const places[] = {"aligned", "declared"};
     static const char *const approximations[] = {"nearest", "perturb"};
     int n = 0;
     bool ok = false;
@@ -183,6 +187,10 @@ static bool read_value(struct env *e, size_t i, const char *value, char *why,
         return read_u64(value, &e->steps);
     case 14:
         return read_u64(value, &e->print);
+    case 15:
+        ok = read_word(value, places, COUNT_OF(places), &n);
+        e->smem_as_declared = n != 0;
+        return ok;
     default:
         ok = read_word(value, approximations, COUNT_OF(approximations), &n);
         e->perturb = n != 0;

@@ -32,8 +32,9 @@ struct env {
     bool quiet;             /* no reports on stderr */
     int threads;            /* host threads of a launch; 0: as many as there are CPUs */
     enum mma_mode mma;
-    bool perturb; /* results of approximate instructions */
-    int clusters; /* that are launched at first, or one of these */
+    bool smem_as_declared; /* dynamic shared memory is aligned as the kernel says */
+    bool perturb;          /* results of approximate instructions */
+    int clusters;          /* that are launched at first, or one of these */
 };
 
 /* One row of the table, for --help, the README and tests. */

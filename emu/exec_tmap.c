@@ -172,6 +172,16 @@ bool tmap_check_use(struct warp *w, uint64_t address, const uint8_t *map)
     return ok;
 }
 
+/* Who changes a map in global memory, and who acquires it, must be in order as with
+ * ordinary accesses (check 36). */
+static bool tell_history(struct warp *w, uint64_t address, int lane, enum hb_access how)
+{
+    uint64_t addresses[WARP_LANES] = {0};
+    addresses[lane] = address;
+    return !w->hb ||
+           hb_global_access(w, addresses, (uint32_t)1 << lane, TMAP_BYTES, how);
+}
+
 /* ---- tensormap.replace */
 
 enum { AUX_FIELD, AUX_ORDINAL, AUX_SPACE };
@@ -222,8 +232,11 @@ static enum flow exec_replace(struct warp *w, const struct op *op, uint32_t lane
                           (int)op->aux[AUX_ORDINAL], opnd_u64(w, value, lane), why,
                           sizeof why))
             return report(grid_of(w), w, CHECK_OPERAND, "%s", why);
-        if (address)
+        if (address) {
             note_change(w, address, map, false);
+            if (!tell_history(w, address, lane, HB_WRITE))
+                return FLOW_STOP;
+        }
     }
     return FLOW_NEXT;
 }
@@ -293,6 +306,11 @@ static enum flow exec_cp_fenceproxy(struct warp *w, const struct op *op, uint32_
         return FLOW_STOP;
     memcpy(to, from, TMAP_BYTES);
     note_change(w, to_address, to, true);
+    if (w->hb) {
+        if (!tell_history(w, to_address, lane, HB_WRITE))
+            return FLOW_STOP;
+        hb_sync(w, lanes, true); /* .sync.aligned: all lanes know of the copy */
+    }
     return FLOW_NEXT;
 }
 
@@ -340,7 +358,8 @@ static enum flow exec_acquire(struct warp *w, const struct op *op, uint32_t lane
         int lane = bits_lowest(rest);
         uint64_t address = opnd_address(w, &op->opnds[0], lane);
         w->cur_lanes = (uint32_t)1 << lane;
-        if (!global_at(w, address, TMAP_BYTES, false, "the fence of a tensor map"))
+        if (!global_at(w, address, TMAP_BYTES, false, "the fence of a tensor map") ||
+            !tell_history(w, address, lane, HB_READ))
             return FLOW_STOP;
         global_lock(g);
         const struct edit *e = find_edit(g, address);

@@ -39,6 +39,9 @@ static struct hb_meaning meaning_of(const struct ptx_insn *i)
         m.acquires = acquire || both;
         m.releases = release || both;
         break;
+    case PTX_FENCE_PROXY: /* of the tensormap proxy: no thread synchronises by them */
+    case PTX_TENSORMAP_CP_FENCEPROXY:
+        break;
     default:
         m.strong = acquire || release || m.relaxed || ptx_has(i, PTX_M_VOLATILE) ||
                    ptx_has(i, PTX_M_MMIO);

@@ -336,7 +336,8 @@ static void tell(struct report *r, CUresult code)
 
 /* How many clusters are launched at first.  By default all, or where the kernel takes
  * clusters over, few enough that most are taken over: as many as a device has room for,
- * but no more than a quarter. */
+ * but no more than a quarter; strategies that go by chance take one of 1 to that many.
+ */
 static uint64_t first_clusters(const struct launch *l)
 {
     int wanted = env()->clusters;
@@ -349,7 +350,10 @@ static uint64_t first_clusters(const struct launch *l)
     if (!l->function->kernel->takes_over)
         return 0;
     uint64_t room = (uint64_t)shown_device()->sm_count / ctas;
-    return (all + 3) / 4 < room ? (all + 3) / 4 : room;
+    uint64_t most = (all + 3) / 4 < room ? (all + 3) / 4 : room;
+    if (env()->strategy != STRATEGY_RANDOM && env()->strategy != STRATEGY_PCT)
+        return most;
+    return 1 + (env()->seed * 0x9e3779b97f4a7c15u >> 32) % most;
 }
 
 /* Size and barrier, as cooperative_groups/details/driver_abi.h (CUDA 13.0) has it. */

@@ -103,12 +103,8 @@ static const char stealing[] = HEAD
     "}\n";
 
 /* How many blocks were launched of `blocks`. */
-static unsigned launched(const char *clusters, unsigned blocks)
+static unsigned run_stealing(CUfunction f, unsigned blocks)
 {
-    if (clusters)
-        setenv("FP4EMU_CLUSTERS", clusters, 1);
-    api_start();
-    CUfunction f = load_function(stealing, "k");
     CUdeviceptr out = device_memory(blocks * 4 + 4);
     CHECK_EQ(cu.cuMemsetD32_v2_(out, 0, blocks + 1), CUDA_SUCCESS);
     void *params[] = {&out};
@@ -121,6 +117,14 @@ static unsigned launched(const char *clusters, unsigned blocks)
     return count;
 }
 
+static unsigned launched(const char *clusters, unsigned blocks)
+{
+    if (clusters)
+        setenv("FP4EMU_CLUSTERS", clusters, 1);
+    api_start();
+    return run_stealing(load_function(stealing, "k"), blocks);
+}
+
 TEST(a_quarter_takes_over_the_rest)
 {
     CHECK_EQ(launched(NULL, 30), 8);
@@ -129,6 +133,28 @@ TEST(a_quarter_takes_over_the_rest)
 TEST(no_more_are_launched_than_there_is_room)
 {
     CHECK_EQ(launched(NULL, 4000), 148);
+}
+
+TEST(chance_chooses_how_many_are_launched)
+{
+    void (*set_seed)(unsigned long long);
+    int (*set_strategy)(const char *);
+    unsigned first[41], seen = 0;
+    api_start();
+    CUfunction f = load_function(stealing, "k");
+    API_EXTENSION(set_seed, "fp4emu_set_seed");
+    API_EXTENSION(set_strategy, "fp4emu_set_strategy");
+    for (int round = 0; round < 2; round++)
+        for (unsigned seed = 1; seed <= 40; seed++) {
+            CHECK(set_strategy(seed % 2 ? "random" : "pct"));
+            set_seed(seed);
+            unsigned count = run_stealing(f, 30);
+            CHECK(count >= 1 && count <= 8);
+            seen |= 1u << count;
+            CHECK(round == 0 || count == first[seed]);
+            first[seed] = count;
+        }
+    CHECK_EQ(seen, 0x1fe);
 }
 
 TEST(one_cluster_takes_all)

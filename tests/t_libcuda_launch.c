@@ -189,6 +189,53 @@ TEST(kernel_of_a_library)
     CHECK_EQ(launch((CUfunction)(void *)k, 2, 32, params), CUDA_ERROR_INVALID_HANDLE);
 }
 
+/* ---- where dynamic shared memory starts */
+
+/* Its address in the window, with 40 bytes of static shared memory or none. */
+static unsigned start_of_dynamic(unsigned align, bool has_static)
+{
+    char text[1024];
+    snprintf(
+        text, sizeof text,
+        HEAD("sm_100a") ".extern .shared .align %u .b8 sm[];\n"
+                        ".visible .entry k(.param .u64 out)\n"
+                        "{\n"
+                        "  .reg .u64 o; .reg .u32 a; .shared .align 4 .b8 own[40];\n"
+                        "  ld.param.u64 o, [out]; %s mov.u32 a, sm; st.global.u32 [o], "
+                        "a;\n"
+                        "  ret;\n"
+                        "}\n",
+        align, has_static ? "mov.u32 a, own;" : "");
+    CUfunction f = load_function(text, "k");
+    CUdeviceptr out = device_memory(4);
+    void *params[] = {&out};
+    CHECK_EQ(launch(f, 1, 32, params), CUDA_SUCCESS);
+    CHECK_EQ(cu.cuCtxSynchronize_(), CUDA_SUCCESS);
+    unsigned start = 0;
+    CHECK_EQ(cu.cuMemcpyDtoH_v2_(&start, out, sizeof start), CUDA_SUCCESS);
+    return start;
+}
+
+TEST(dynamic_shared_memory_is_aligned_to_1024)
+{
+    api_start();
+    CHECK_EQ(start_of_dynamic(16, false), 1024);
+    CHECK_EQ(start_of_dynamic(16, true), 2048);
+    CHECK_EQ(start_of_dynamic(1024, true), 2048);
+}
+
+TEST(dynamic_shared_memory_is_aligned_as_declared)
+{
+    setenv("FP4EMU_SMEM", "declared", 1);
+    api_start();
+    CHECK_EQ(start_of_dynamic(4, false), 1040);
+    CHECK_EQ(start_of_dynamic(16, false), 1040);
+    CHECK_EQ(start_of_dynamic(128, false), 1152);
+    CHECK_EQ(start_of_dynamic(1024, false), 1024);
+    CHECK_EQ(start_of_dynamic(16, true), 1072);
+    CHECK_EQ(start_of_dynamic(1024, true), 3072);
+}
+
 TEST(limits_of_launches)
 {
     unsigned add = 0;

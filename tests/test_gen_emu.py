@@ -13,7 +13,7 @@ from conftest import BIN, ROOT, SANITIZED
 
 VARIABLES = ("DEVICE", "SEED", "STRATEGY", "CHECK", "REPORT", "QUIET", "ISA", "THREADS", "MMA",
              "CLUSTERS", "RECORD", "TRACE", "COVERAGE", "STEPS", "PRINT",
-             "APPROX")
+             "SMEM", "APPROX")
 SHOW = "env | grep '^FP4EMU_' | sort"
 # A program that knows only the driver API.
 DRIVER_VERSION = ("import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); n = ctypes.c_int(); "
@@ -66,11 +66,11 @@ def test_options_become_variables():
     done = gen_emu("--device", "sm_90", "--seed=7", "--strategy", "lazy", "--check=all",
                    "--report", "a file", "--quiet", "--isa=scalar", "--threads", "2",
                    "--mma=hardware", "--clusters", "3", "--record=r",
-                   "--approx", "perturb", "sh", "-c", SHOW)
+                   "--approx", "perturb", "--smem=declared", "sh", "-c", SHOW)
     assert done.stdout.splitlines() == [
         "FP4EMU_APPROX=perturb", "FP4EMU_CHECK=all", "FP4EMU_CLUSTERS=3", "FP4EMU_DEVICE=sm_90",
         "FP4EMU_ISA=scalar", "FP4EMU_MMA=hardware", "FP4EMU_QUIET=1", "FP4EMU_RECORD=r",
-        "FP4EMU_REPORT=a file", "FP4EMU_SEED=7", "FP4EMU_STRATEGY=lazy",
+        "FP4EMU_REPORT=a file", "FP4EMU_SEED=7", "FP4EMU_SMEM=declared", "FP4EMU_STRATEGY=lazy",
         "FP4EMU_THREADS=2"]
 
 
