@@ -222,6 +222,34 @@ static bool check_setmaxnreg(struct checker *c, const struct ptx_insn *insn)
            value_error(c, insn, 0, "24 to 256 in steps of 8");
 }
 
+/* ---- conversions */
+
+/* ptxas takes .sat between integers only where it can matter. */
+static bool check_cvt(struct checker *c, const struct ptx_insn *insn)
+{
+    static const struct {
+        enum ptx_type type;
+        int low_bits,
+            high_bits; /* values are -2^low_bits (0: none) to 2^high_bits - 1 */
+    } ranges[] = {{PTX_T_U8, 0, 8},    {PTX_T_S8, 7, 7},   {PTX_T_U16, 0, 16},
+                  {PTX_T_S16, 15, 15}, {PTX_T_U32, 0, 32}, {PTX_T_S32, 31, 31},
+                  {PTX_T_U64, 0, 64},  {PTX_T_S64, 63, 63}};
+    int to = -1, from = -1;
+    for (int i = 0; i < (int)COUNT_OF(ranges); i++) {
+        if (ranges[i].type == insn->types[0])
+            to = i;
+        if (ranges[i].type == insn->types[1])
+            from = i;
+    }
+    if (!ptx_has(insn, PTX_M_SAT) || to < 0 || from < 0 ||
+        ranges[to].low_bits < ranges[from].low_bits ||
+        ranges[to].high_bits < ranges[from].high_bits)
+        return true;
+    return rule_error(c, insn,
+                      "ptxas takes no .sat where the result holds every value of the "
+                      "source; leave it out");
+}
+
 /* ---- asynchronous copies */
 
 static bool check_cp_async(struct checker *c, const struct ptx_insn *insn)
@@ -410,6 +438,8 @@ bool check_rules(struct checker *c, const struct ptx_insn *insn)
         return check_address(c, insn);
     case PTX_MOV:
         return check_mov(c, insn);
+    case PTX_CVT:
+        return check_cvt(c, insn);
     case PTX_BAR:
     case PTX_BARRIER:
         return check_bar(c, insn);
