@@ -350,7 +350,13 @@ bool hb_smem_copies(struct warp *w, const uint32_t *offset, const uint32_t *numb
 
 /* hb_cells.c */
 hb_cell *hb_cell_split(struct hb_readers *p, hb_cell *c);
-void hb_cell_add_reader(struct hb_readers *p, hb_cell *c, hb_cell reader);
+struct hb_reader hb_cell_entry(hb_cell c); /* of a cell for one */
+/* One more beside those that are there. */
+void hb_cell_add(struct hb_readers *p, hb_cell *c, hb_cell stamp);
+/* Takes out of a cell that is a list. */
+typedef bool hb_entry_fn(const struct hb_reader *r, const void *arg);
+void hb_cell_filter(struct hb_readers *p, hb_cell *c, hb_entry_fn *goes,
+                    const void *arg);
 struct hb_block *hb_block(struct hb_smem *s, uint32_t at);
 void hb_seg_read(struct hb_smem *s, struct hb_seg *g, struct hb_event *e);
 

@@ -103,41 +103,82 @@ hb_cell *hb_cell_split(struct hb_readers *p, hb_cell *c)
     return p->split[hb_cell_time(*c)].byte;
 }
 
-static uint32_t reader_of(struct hb_readers *p, hb_cell c, uint32_t next)
+struct hb_reader hb_cell_entry(hb_cell c)
 {
-    uint32_t i = reader_new(p);
-    p->reader[i] = (struct hb_reader){
+    return (struct hb_reader){
         .component = hb_cell_component(c),
         .lanes = (uint32_t)1 << hb_cell_lane(c),
         .time = hb_cell_time(c),
         .pc = hb_cell_pc(c),
         .strong = (c & HB_CELL_STRONG) != 0,
-        .next = next,
     };
+}
+
+static uint32_t entry_new(struct hb_readers *p, hb_cell c, uint32_t next)
+{
+    uint32_t i = reader_new(p);
+    p->reader[i] = hb_cell_entry(c);
+    p->reader[i].next = next;
     return i;
 }
 
-void hb_cell_add_reader(struct hb_readers *p, hb_cell *c, hb_cell reader)
+void hb_cell_filter(struct hb_readers *p, hb_cell *c, hb_entry_fn *goes,
+                    const void *arg)
 {
-    if (hb_cell_component(*c) != HB_CELL_LIST)
-        *c = pooled(HB_CELL_LIST, reader_of(p, *c, 0));
-    uint32_t first = hb_cell_time(*c), component = hb_cell_component(reader);
-    uint32_t bit = (uint32_t)1 << hb_cell_lane(reader), time = hb_cell_time(reader);
-    for (uint32_t i = first; i; i = p->reader[i].next) {
-        struct hb_reader *r = &p->reader[i];
-        if (r->component != component)
+    uint32_t first = 0, last = 0;
+    for (uint32_t i = hb_cell_time(*c), next; i; i = next) {
+        next = p->reader[i].next;
+        if (goes(&p->reader[i], arg)) {
+            p->reader[i].next = p->reader_spare;
+            p->reader_spare = i;
             continue;
-        if (r->time == time)
-            r->lanes |= bit;
-        else if (r->lanes == bit)
-            r->time = time;
+        }
+        if (last)
+            p->reader[last].next = i;
         else
-            continue;
-        r->pc = hb_cell_pc(reader);
-        r->strong = r->strong && (reader & HB_CELL_STRONG);
-        return;
+            first = i;
+        last = i;
     }
-    *c = pooled(HB_CELL_LIST, reader_of(p, reader, first));
+    if (last)
+        p->reader[last].next = 0;
+    *c = first ? pooled(HB_CELL_LIST, first) : 0;
+}
+
+/* Entries of a lane that has come again: the later one tells more, if it is not the
+ * stronger. */
+static bool comes_again(const struct hb_reader *old, const struct hb_reader *x)
+{
+    return old->component == x->component && old->lanes == x->lanes &&
+           (old->strong || !x->strong);
+}
+
+static bool is_taken_over(const struct hb_reader *old, const void *arg)
+{
+    return comes_again(old, arg);
+}
+
+void hb_cell_add(struct hb_readers *p, hb_cell *c, hb_cell stamp)
+{
+    struct hb_reader x = hb_cell_entry(stamp);
+    if (*c && hb_cell_component(*c) != HB_CELL_LIST)
+        *c = pooled(HB_CELL_LIST, entry_new(p, *c, 0));
+    if (*c) {
+        for (uint32_t i = hb_cell_time(*c); i; i = p->reader[i].next) {
+            struct hb_reader *r = &p->reader[i];
+            if (r->component != x.component)
+                continue;
+            if (r->time == x.time && r->strong == x.strong) {
+                r->lanes |= x.lanes;
+                r->pc = x.pc;
+                return;
+            }
+            /* Of lanes that came together, this one has gone on. */
+            if (r->lanes != x.lanes && (r->strong || !x.strong))
+                r->lanes &= ~x.lanes;
+        }
+        hb_cell_filter(p, c, is_taken_over, &x);
+    }
+    *c = *c ? pooled(HB_CELL_LIST, entry_new(p, stamp, hb_cell_time(*c))) : stamp;
 }
 
 /* ---- the window of a CTA */

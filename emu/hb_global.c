@@ -2,10 +2,11 @@
  *
  * For allocations that the grid writes there are pages of 4 KiB, each with sorted runs.
  * A run is what one instruction of a warp touched side by side, so that a coalesced
- * access is one run and its lanes follow from the address.  Two readers, of different
- * warps, are remembered for each byte.  What is read before the first write to its
- * allocation goes into a list, of which pages are made when that write comes.  All of
- * it is under one lock: clusters run on several host threads. */
+ * access is one run and its lanes follow from the address.  Weak accesses are kept
+ * apart from strong ones, which do not take their place.  Two readers, and two strong
+ * writers, of different warps are remembered for each byte.  What is read before the
+ * first write to its allocation goes into a list, of which pages are made when that
+ * write comes.  All of it is under one lock: clusters run on several host threads. */
 #include "emu/hb_global.h"
 #include "emu/memory.h"
 #include "emu/report.h"
@@ -34,9 +35,12 @@ struct runs {
     uint32_t count, cap;
 };
 
+struct history {
+    struct runs last, older; /* older: what other warps have taken the place of */
+};
+
 struct page {
-    struct runs writes, reads;
-    struct runs older; /* reads, which those of other warps took the place of */
+    struct history writes[2], reads[2]; /* weak, strong */
 };
 
 struct early { /* a read; from, to and origin of `run` are not used */
@@ -83,15 +87,21 @@ struct hb_memory *hb_memory_new(void)
     return m;
 }
 
+static void page_free(struct page *p)
+{
+    for (int i = 0; p && i < 2; i++) {
+        free(p->writes[i].last.at);
+        free(p->writes[i].older.at);
+        free(p->reads[i].last.at);
+        free(p->reads[i].older.at);
+    }
+    free(p);
+}
+
 static void area_free(struct area *a)
 {
     for (uint64_t i = 0; a->pages && i < a->bytes / PAGE_BYTES + 2; i++)
-        if (a->pages[i]) {
-            free(a->pages[i]->writes.at);
-            free(a->pages[i]->reads.at);
-            free(a->pages[i]->older.at);
-            free(a->pages[i]);
-        }
+        page_free(a->pages[i]);
     free(a->pages);
     free(a->early);
     free(a);
@@ -194,20 +204,30 @@ static bool same_warp(const struct run *a, const struct run *b)
     return a->cluster == b->cluster && a->warp == b->warp;
 }
 
-/* A read, in place of whatever is there; reads of other warps are kept one step longer:
- * of two readers in no order, one may be the writer that comes next. */
-static void put_read(struct page *p, const struct run *x)
+/* In place of whatever is there; that of other warps is kept one step longer: of two
+ * readers in no order, one may be the writer that comes next, and of two strong writers
+ * the one who orders what comes next. */
+static void put_beside(struct history *h, const struct run *x)
 {
-    for (uint32_t i = first_behind(&p->reads, x->from);
-         i < p->reads.count && p->reads.at[i].from < x->to; i++) {
-        struct run old = p->reads.at[i];
+    struct runs *last = &h->last;
+    for (uint32_t i = first_behind(last, x->from);
+         i < last->count && last->at[i].from < x->to; i++) {
+        struct run old = last->at[i];
         if (same_warp(&old, x))
             continue;
         old.from = old.from > x->from ? old.from : x->from;
         old.to = old.to < x->to ? old.to : x->to;
-        put(&p->older, &old);
+        put(&h->older, &old);
     }
-    put(&p->reads, x);
+    put(last, x);
+}
+
+static void put_access(struct page *p, const struct run *x, bool write)
+{
+    if (write && !x->strong)
+        put(&p->writes[0].last, x);
+    else
+        put_beside(write ? &p->writes[x->strong] : &p->reads[x->strong], x);
 }
 
 static uint32_t lanes_of(const struct run *r, uint32_t from, uint32_t to)
@@ -332,8 +352,6 @@ static bool check_runs(const struct pass *x, const struct runs *r, bool wrote)
          i < r->count && r->at[i].from < x->me.to; i++) {
         const struct run *run = &r->at[i];
         bool is_async = run->kind == HB_BULK_WRITES;
-        if (run->strong && x->me.strong)
-            continue;
         uint32_t lanes = lanes_of(run, x->me.from, x->me.to);
         uint32_t others = lanes_apart(x, run);
         if (others && !knows(x, HB_PLAIN, run, others)) {
@@ -345,6 +363,15 @@ static bool check_runs(const struct pass *x, const struct runs *r, bool wrote)
                 return false;
         }
     }
+    return true;
+}
+
+/* Two strong accesses are in no conflict. */
+static bool check_history(const struct pass *x, const struct history h[2], bool wrote)
+{
+    for (int i = 0; i < (x->me.strong ? 1 : 2); i++)
+        if (!check_runs(x, &h[i].last, wrote) || !check_runs(x, &h[i].older, wrote))
+            return false;
     return true;
 }
 
@@ -401,7 +428,7 @@ static void begin_writes(struct hb_memory *m, struct area *a)
                 *p = must(calloc(1, sizeof **p));
             if (e->run.each_shift != ONE_LANE)
                 e->run.lane = (uint8_t)(lane + ((at - first) >> e->run.each_shift));
-            put_read(*p, &e->run);
+            put_access(*p, &e->run, false);
         }
     }
     free(a->early);
@@ -429,14 +456,11 @@ static bool visit(struct pass *x, struct area *a, uint64_t address, uint64_t byt
         if (x->me.each_shift != ONE_LANE)
             x->me.lane =
                 (uint8_t)(lane + ((at + a->address - address) >> x->me.each_shift));
-        if (!check_runs(x, &(*p)->writes, true) ||
-            (x->how != HB_READ && !(check_runs(x, &(*p)->reads, false) &&
-                                    check_runs(x, &(*p)->older, false))))
+        if (!check_history(x, (*p)->writes, true) ||
+            (x->how != HB_READ && !check_history(x, (*p)->reads, false)))
             return false;
-        if (x->how != HB_READ)
-            put(&(*p)->writes, &x->me);
-        else if (!x->looks)
-            put_read(*p, &x->me);
+        if (!x->looks)
+            put_access(*p, &x->me, x->how != HB_READ);
         at = stop;
     }
     x->me.lane = lane;

@@ -53,26 +53,66 @@ static inline bool is_own(const struct visit *v, hb_cell c)
     return ((c ^ v->stamp) & HB_CELL_OWNER) == 0;
 }
 
+/* Whoever comes in conflict with the earlier access does so with this one, if this one
+ * knows of it and is not the stronger. */
+static bool says_less(const struct hb_reader *r, const void *arg)
+{
+    const struct visit *v = arg;
+    return (r->strong || !v->strong) && is_before(v, r->component, r->lanes, r->time);
+}
+
+static void forget_less(const struct visit *v, hb_cell *c)
+{
+    if (!*c)
+        return;
+    if (hb_cell_component(*c) == HB_CELL_LIST) {
+        hb_cell_filter(&v->s->pools, c, says_less, v);
+        return;
+    }
+    struct hb_reader r = hb_cell_entry(*c);
+    if (says_less(&r, v))
+        *c = 0;
+}
+
+static void add_access(const struct visit *v, hb_cell *c)
+{
+    forget_less(v, c);
+    if (*c)
+        hb_cell_add(&v->s->pools, c, v->stamp);
+    else
+        *c = v->stamp;
+}
+
+static void end_cell(const struct visit *v, hb_cell *c)
+{
+    if (hb_cell_component(*c) == HB_CELL_LIST)
+        hb_cell_drop(&v->s->pools, *c);
+    *c = 0;
+}
+
 static bool visit_write(const struct visit *v, hb_cell *write, hb_cell *read,
                         uint32_t at, uint32_t bytes)
 {
     struct hb_party p;
-    bool same = *write && hb_cell_pc(*write) == hb_cell_pc(v->stamp) &&
+    bool same = *write && hb_cell_component(*write) != HB_CELL_LIST &&
+                hb_cell_pc(*write) == hb_cell_pc(v->stamp) &&
                 hb_cell_time(*write) == hb_cell_time(v->stamp);
     /* Lanes that write one place in one instruction, as all of a warp often do: one of
      * them wins, and mostly they agree. */
     if (*write && !is_own(v, *write) && !same && unordered(v, *write, &p) &&
         !hb_blame_generic(v->w, v->s->cta, at, bytes, v->how, &p, true))
         return false;
-    if (*read) {
-        if (!is_own(v, *read) && unordered(v, *read, &p) &&
-            !hb_blame_generic(v->w, v->s->cta, at, bytes, v->how, &p, false))
-            return false;
-        if (hb_cell_component(*read) == HB_CELL_LIST)
-            hb_cell_drop(&v->s->pools, *read);
-        *read = 0;
+    if (*read && !is_own(v, *read) && unordered(v, *read, &p) &&
+        !hb_blame_generic(v->w, v->s->cta, at, bytes, v->how, &p, false))
+        return false;
+    if (v->strong) {
+        forget_less(v, read);
+        add_access(v, write);
+    } else {
+        end_cell(v, read);
+        end_cell(v, write);
+        *write = v->stamp;
     }
-    *write = v->stamp;
     return true;
 }
 
@@ -88,13 +128,7 @@ static bool visit_read(const struct visit *v, hb_cell *write, hb_cell *read,
         if (!hb_blame_unwritten(v->w, v->s->cta, at, bytes, NULL))
             return false;
     }
-    if (*read && !is_own(v, *read) && unordered(v, *read, &p))
-        hb_cell_add_reader(&v->s->pools, read, v->stamp);
-    else {
-        if (hb_cell_component(*read) == HB_CELL_LIST)
-            hb_cell_drop(&v->s->pools, *read);
-        *read = v->stamp;
-    }
+    add_access(v, read);
     return true;
 }
 
@@ -132,7 +166,8 @@ static bool visit_words(const struct visit *v, struct hb_block *b, uint32_t at,
                         hb_cell_component(*r) == HB_CELL_SPLIT;
         if (is_split ? !visit_bytes(v, w, r, word, 4) : !visit_cell(v, w, r, word, 4))
             return false;
-        if (is_split && v->how != HB_READ) { /* one writer for all four again */
+        if (is_split && v->how != HB_READ &&
+            !v->strong) { /* one writer for all four again */
             hb_cell_drop(&v->s->pools, *w);
             hb_cell_drop(&v->s->pools, *r);
             *w = v->stamp;

@@ -1,10 +1,11 @@
 /* hb_smem.h - who touched the bytes of one CTA's shared memory last.
  *
  * Generic accesses are kept for each 4-byte word (each byte where narrower ones come),
- * in blocks of 1 KiB that are there only where such accesses happen: a cell for the
- * last write, one for the last reads.  Asynchronous operations are kept as ranges:
- * segments that cover the window without gaps, each with its last writer and the
- * readers since. */
+ * in blocks of 1 KiB that are there only where such accesses happen: a cell for writes
+ * and one for reads.  Each holds the last one, and earlier ones that say more: those
+ * that the last one did not know of, and the last weak one before a strong one.
+ * Asynchronous operations are kept as ranges: segments that cover the window without
+ * gaps, each with its last writer and the readers since. */
 #ifndef FP4EMU_HB_SMEM_H
 #define FP4EMU_HB_SMEM_H
 
@@ -19,7 +20,7 @@ struct hb_event;
 /* A cell: 0, nobody; or time 28, component 13, lane 5, strong 1, pc 17 bits.  Two
  * components stand for an index into a pool instead. */
 typedef uint64_t hb_cell;
-#define HB_CELL_LIST 8191u  /* several readers */
+#define HB_CELL_LIST 8191u  /* several accesses */
 #define HB_CELL_SPLIT 8190u /* one cell for each of the four bytes */
 #define HB_CELL_TIME_MAX ((1u << 28) - 1)
 #define HB_CELL_PC_MAX ((1u << 17) - 1)
@@ -60,7 +61,7 @@ struct hb_block {
     struct hb_block *next; /* spare ones */
 };
 
-/* One of several readers of a cell: lanes of a warp, all up to one time. */
+/* One of several accesses of a cell: lanes of a warp, all up to one time. */
 struct hb_reader {
     uint32_t component, lanes, time, pc;
     bool strong;
