@@ -1,4 +1,4 @@
-/* check_regs.c - check 14: registers that a tcgen05.ld has still to fill.
+/* check_regs.c - check 14 for tcgen05.ld: registers that it has still to fill.
  *
  * The load is asynchronous.  Reading a destination makes the hardware wait for it, as
  * production code relies on; writing one before tcgen05.wait::ld loses either value. */

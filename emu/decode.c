@@ -515,6 +515,8 @@ struct kernel *kernel_decode(struct arena *a, const struct ptx_module *m,
     for (int u = 0; u < dec.unit_count && !dec.failed; u++)
         if (dec.units[u].unwritten)
             decode_watch(&dec, &dec.units[u]);
+    for (int u = 0; u < dec.unit_count && !dec.failed; u++)
+        decode_fragments(&dec, &dec.units[u]);
     k->reg_bytes = align_up(k->reg_bytes, 64);
     k->consts = dec.consts;
     return dec.failed ? NULL : k;

@@ -69,6 +69,8 @@ uint32_t decode_call_offset(struct decoder *d, const struct ptx_var *var);
 /* decode_watch.c: gives ops of the unit a watch, when it may read what it has not
  * written. */
 void decode_watch(struct decoder *d, const struct unit *u);
+/* decode_fragments.c: gives ops of the unit their fragments. */
+void decode_fragments(struct decoder *d, const struct unit *u);
 /* Slot of a constant with lanes of 4 bytes, or 8. */
 uint32_t decode_const(struct decoder *d, uint64_t value, bool is_wide);
 /* decode_vars.c: gives the variables that the units mention their places. */

@@ -2,8 +2,8 @@
  *
  * PTX ISA 9.0, "wgmma.mma_async".  Of 64 rows each warp has sixteen, so that the warps
  * of a group can go one after the other.  Registers change at issue; that shared memory
- * is read until wgmma.wait_group has come back is what the happens-before engine is
- * told. */
+ * is read, and registers are not the threads', until wgmma.wait_group has come back is
+ * what the happens-before engine is told. */
 #include "emu/check_desc.h"
 #include "emu/cluster.h"
 #include "emu/decode.h"
@@ -63,16 +63,19 @@ static enum flow exec_wait_group(struct warp *w, const struct op *op, uint32_t l
     struct group_wait wait = {w, closed > open ? closed - open : 0};
     if (wait.done == 0)
         return FLOW_NEXT;
-    if (w->hb)
+    if (w->hb) {
         hb_learn(w, lanes, hb_component(w, HB_WGMMA), lanes | w->hb->absent, wait.done);
+        hb_wgmma_waited(w, wait.done);
+    }
     return async_drain(w->cta->cluster, is_waited_for, &wait) ? FLOW_NEXT : FLOW_STOP;
 }
 
 static enum flow exec_fence(struct warp *w, const struct op *op, uint32_t lanes)
 {
-    (void)w;
     (void)op;
     (void)lanes;
+    if (w->hb)
+        hb_wgmma_fence(w);
     return FLOW_NEXT;
 }
 
@@ -215,6 +218,7 @@ static enum flow exec_mma_async(struct warp *w, const struct op *op, uint32_t la
           !check(w, &a, flags & A_BY_ROW, mma_type_bytes(a_type), "A", GROUP_ROWS))) ||
         !decode_desc(w, opnd_u64(w, &op->opnds[2], 0), "B", &b) ||
         !check(w, &b, flags & B_BY_ROW, mma_type_bytes(b_type), "B", n) ||
+        (w->hb && !hb_wgmma_issued(w, op, *closed_of(w) + 1)) ||
         !issue(w, op, &a, &b, lanes))
         return FLOW_STOP;
     uint8_t a_rows[MMA_WARP_ROWS * MMA_ROW_BYTES], b_rows[MMA_MAX_N * MMA_ROW_BYTES];

@@ -364,6 +364,7 @@ static void warp_reset(struct hb_warp *h, struct warp *w, uint32_t component)
     if (h->busy)
         memset(h->busy, 0, w->cta->cluster->grid->kernel->reg_bytes / 128 + 1);
     hb_fresh_reset(h, w);
+    hb_fragments_reset(h, w);
     w->hb = h;
 }
 
@@ -417,6 +418,7 @@ void hb_cluster_free(struct cluster *c)
         free(h->warps[i].some);
         free(h->warps[i].busy);
         free(h->warps[i].fresh);
+        free(h->warps[i].fragments);
     }
     for (int i = 0; i < c->cta_count; i++)
         hb_smem_free(&h->smem[i]);

@@ -107,7 +107,9 @@ struct hb_warp {
     uint32_t fenced_upto; /* tcgen05 operations with a before_thread_sync behind: 15 */
     bool acquired;        /* something since the last after_thread_sync */
     uint8_t *busy; /* 32-bit registers that pending tcgen05.ld fill: check_regs.c */
-    uint32_t loads[HB_LOADS_KEPT]; /* pcs of these, w->ld_pending of them */
+    uint32_t loads[HB_LOADS_KEPT];     /* pcs of these, w->ld_pending of them */
+    struct hb_fragment *fragments;     /* registers of wgmma: check_wgmma.c; or NULL */
+    uint32_t wgmma_fences, wgmma_done; /* done: the newest group waited for */
     struct hb_fresh *fresh; /* registers that watches number: check_fresh.c; or NULL */
 };
 
@@ -398,6 +400,17 @@ void hb_load_issued(struct warp *w, const struct opnd *items, uint32_t count);
 void hb_loads_waited(struct warp *w);
 /* Called while w->ld_pending. */
 bool hb_check_registers(struct warp *w, const struct op *op);
+
+/* ---- registers of wgmma (check_wgmma.c) */
+
+void hb_fragments_reset(struct hb_warp *h, const struct warp *w);
+/* Before an op that has fragments. */
+bool hb_check_fragments(struct warp *w, const struct op *op);
+/* A wgmma, in this group of its warp. */
+bool hb_wgmma_issued(struct warp *w, const struct op *op, uint32_t group);
+void hb_wgmma_fence(struct warp *w);
+/* Groups up to this one are complete. */
+void hb_wgmma_waited(struct warp *w, uint32_t group);
 
 /* ---- registers that were never written (check_fresh.c) */
 

@@ -94,6 +94,14 @@ struct opnd {
     int item_count;
 };
 
+/* Registers that some wgmma works on, by their numbers in the kernel: those that an
+ * instruction reads and writes; of a wgmma, A and the accumulators. */
+struct fragments {
+    bool is_wgmma;
+    uint16_t read_count, write_count;
+    uint16_t *reads, *writes;
+};
+
 struct op {
     exec_fn *exec;               /* set by decode_ */
     const struct ptx_insn *insn; /* line, modifiers, opcode text */
@@ -109,8 +117,9 @@ struct op {
                         modifiers boiled down so that exec_ need not search */
     void *data;      /* the same, in the kernel's arena */
     const struct watch *watch; /* of registers: watch.h; NULL: nothing to look after */
-    uint32_t target;           /* of a branch */
-    uint32_t next;             /* pc of the instruction behind */
+    const struct fragments *fragments; /* registers of wgmma that it touches; or NULL */
+    uint32_t target;                   /* of a branch */
+    uint32_t next;                     /* pc of the instruction behind */
 };
 
 /* A variable of module or function scope in .global or .const: who loads the module
@@ -144,6 +153,8 @@ struct kernel { /* one .entry, decoded */
     bool edits_maps;            /* it changes tensor maps */
     const char **watched;       /* names of the registers that watches number */
     uint32_t watched_count;
+    const char **fragments; /* the same of struct fragments */
+    uint32_t fragment_count;
 };
 
 /* Decodes `f`, an .entry of `m`, into `a`.  Forms that the emulator does not have fail

@@ -378,8 +378,9 @@ static bool step(struct warp *w, struct group *g, enum flow *flow)
             hb_sync(
                 w, op->gathers ? mask_of(w, op, bits_lowest(active)) & w->live : active,
                 op->insn->op == PTX_BAR_WARP_SYNC);
-        *flow = w->ld_pending && !hb_check_registers(w, op) ? FLOW_STOP
-                                                            : op->exec(w, op, active);
+        bool ok = (!w->ld_pending || hb_check_registers(w, op)) &&
+                  (!op->fragments || !w->hb || hb_check_fragments(w, op));
+        *flow = ok ? op->exec(w, op, active) : FLOW_STOP;
     }
     switch (*flow) {
     case FLOW_NEXT:
