@@ -305,6 +305,8 @@ static bool issue(struct warp *w, enum async_kind kind, int lane,
     o->run = run;
     o->reduces = kind == ASYNC_COPY_IN &&
                  (grid_of(w)->kernel->ops[w->cur_pc].aux[0] & TMA_REDUCES);
+    if (run == run_tensor_load && tma_slot_bytes(&c->map) < 16)
+        o->slot_bytes = (uint8_t)tma_slot_bytes(&c->map);
     o->lanes = c->lanes;
     o->number = c->group + 1;
     if (w->hb && kind == ASYNC_COPY_OUT)

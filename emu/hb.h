@@ -134,6 +134,7 @@ struct hb_event {
     struct warp *warp;
     int lane;
     bool reduces;            /* adds to what is there: any order will do */
+    uint8_t slot_bytes;      /* of each 16 that it writes, the first; 0: all */
     const struct mbar *mbar; /* that a copy signals, in this phase of it */
     uint64_t phase;
     struct hb_know *know; /* commits: what the arrival tells */

@@ -58,6 +58,7 @@ static void fill_event(struct hb_event *e, const struct async_op *o)
     e->warp = w;
     e->lane = o->lane;
     e->reduces = o->reduces;
+    e->slot_bytes = o->slot_bytes;
     switch (o->kind) {
     case ASYNC_COPY_IN:
         return; /* hb_mbar_bytes() says when */

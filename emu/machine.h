@@ -471,6 +471,7 @@ struct async_op {
     bool in_order;          /* member of the tcgen05 FIFO of its CTA */
     bool reduces;           /* adds to what is there: any order will do */
     bool is_held;           /* by delay */
+    uint8_t slot_bytes;     /* of each 16 that it writes, the first; 0: all */
     uint32_t ordinal;       /* its issuer's operations before it */
     uint32_t cycles;        /* timeline.c: how long an MMA takes */
     uint64_t issued;        /* ... by the issuer's clock */

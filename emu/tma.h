@@ -78,6 +78,8 @@ bool tma_uses_map(const struct async_op *o, uint64_t address);
 /* exec_tmap.c: check 34, of a copy through the map at a global address. */
 bool tmap_check_use(struct warp *w, uint64_t address, const uint8_t *map);
 
+/* Of the 16 bytes of a slot in shared memory, those that hold elements. */
+uint32_t tma_slot_bytes(const struct tmap *t);
 /* tma_copy.c: move one box.  False after a report. */
 bool tma_load_box(struct warp *w, const struct tma_copy *c);
 bool tma_store_box(struct warp *w, const struct tma_copy *c);

@@ -156,9 +156,9 @@ static void get_row(const uint8_t *smem, uint32_t offset, uint8_t *row, uint32_t
         memcpy(row, smem + (offset ^ (offset >> p.shift & p.mask)), 16);
 }
 
-/* Padded types: 16 elements of `data` bytes at the start of each 16-byte slot.  The
- * rest is undefined; poison shows up when somebody reads it. */
-static uint32_t slot_data_bytes(const struct tmap *t)
+/* Padded types: 16 elements in so many bytes at the start of each 16-byte slot.  The
+ * rest is undefined. */
+uint32_t tma_slot_bytes(const struct tmap *t)
 {
     return t->type == TMAP_B4X16_P64 ? 8 : t->type == TMAP_B6X16_P32 ? 12 : 16;
 }
@@ -209,7 +209,7 @@ bool tma_load_box(struct warp *w, const struct tma_copy *c)
         return false;
     const struct tmap *t = &c->map;
     struct pattern pattern = pattern_of(t);
-    uint32_t data = slot_data_bytes(t);
+    uint32_t data = tma_slot_bytes(t);
     bool rounds = t->type == TMAP_TF32 || t->type == TMAP_TF32_FTZ;
     uint8_t outside[MAX_ROW_BYTES], edge[MAX_ROW_BYTES], slots[MAX_ROW_BYTES];
     fill_row(outside, v.box.row_bytes, t);
@@ -250,7 +250,7 @@ static bool out_of_shared(struct warp *w, const struct tma_copy *c, int op)
         return true;
     const struct tmap *t = &c->map;
     struct pattern pattern = pattern_of(t);
-    uint32_t data = slot_data_bytes(t);
+    uint32_t data = tma_slot_bytes(t);
     uint8_t row[MAX_ROW_BYTES], slots[MAX_ROW_BYTES];
 
     int64_t count[TMAP_MAX_RANK] = {v.first[0]};

@@ -426,7 +426,8 @@ TEST(padded_4_bit_elements)
     make_tensor(&r, &t);
     uint64_t out = emu_alloc(&r, 1024);
     prepare_load(&r, &t, 2, 1024, 64 * 8, out, body, sizeof body);
-    EMU_FINE(&r);
+    /* The kernel looks at everything, the undefined halves of slots too. */
+    EMU_EXPECT(&r, CHECK_UNINITIALISED, 0, "are read, and nothing has written them");
     for (uint32_t row = 0; row < 8; row++)
         for (uint32_t b = 0; b < 64; b++) {
             uint32_t at = row * 128 + b / 8 * 16 + b % 8;

@@ -240,6 +240,15 @@ TEST(sums_in_f16)
 static const struct problem simple = {
     "f32.f16.f16", MMA_F16, MMA_F16, MMA_TO_F32, 64, 2, .accumulate = true};
 
+TEST(three_warps_are_no_group)
+{
+    struct emu_run r = {0};
+    prepare(&r, &simple, "");
+    r.threads = 96;
+    EMU_EXPECT(&r, CHECK_DIVERGENCE, 0, "needs all 128 threads of a warp group");
+    done(&r);
+}
+
 static void misuse(const char *between, enum check check, const char *words)
 {
     for (int lazy = 0; lazy < 2; lazy++) {
