@@ -258,7 +258,7 @@ static int weight(const struct stuck *s, const struct waiter *x, bool has_circle
     if (x->mbar)
         return 5;
     if (!x->wait)
-        return 1;
+        return circle_holds(s->c) ? 5 : 1; /* the others wait for it at the barrier */
     return x->wait->kind == WAIT_BARRIER ? 4 : x->wait->kind == WAIT_CLUSTER ? 3 : 2;
 }
 
@@ -328,7 +328,10 @@ static void describe_wait(const struct waiter *x, char *text, size_t bytes)
     }
     if (!wait) {
         snprintf(text, bytes,
-                 "it polls without end, and nothing that it reads changes");
+                 circle_holds(x->w->cta->cluster)
+                     ? "it goes round a loop through a barrier, and nothing that it "
+                       "reads changes"
+                     : "it polls without end, and nothing that it reads changes");
         return;
     }
     switch (wait->kind) {
@@ -541,6 +544,7 @@ void endless_report(struct cluster *c)
         (unsigned long long)c->steps, (unsigned long long)c->quiet_steps);
     report_mend(c->grid, "if it only takes long, raise the limit: FP4EMU_STEPS");
     note_waiters(&s);
+    note_mbars(&s);
     free(s.at);
 }
 

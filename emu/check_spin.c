@@ -5,7 +5,12 @@
  * in the cluster since, will repeat itself until something changes.  Nothing is assumed
  * about the shape of the loop.  The earlier state is taken anew after 1, 2, 4 ... looks
  * (Brent's method), so that a loop of any length is found, and a warp that really
- * computes pays a comparison that fails at once. */
+ * computes pays a comparison that fails at once.
+ *
+ * Warps that meet at barriers wake one another, so that none of them comes back to its
+ * state with nothing changed.  Their cluster does: where nothing but arrivals has
+ * happened between two equal states, and all warps that can run have run, no order of
+ * theirs leads anywhere else. */
 #include "emu/cluster.h"
 
 #include <stdlib.h>
@@ -26,6 +31,18 @@ static size_t local_bytes(const struct kernel *k)
 static size_t call_bytes(const struct kernel *k)
 {
     return (size_t)k->call_bytes * WARP_LANES;
+}
+
+static size_t state_bytes(const struct kernel *k)
+{
+    return k->reg_bytes + local_bytes(k) + call_bytes(k);
+}
+
+static void *must(void *p)
+{
+    if (!p)
+        abort();
+    return p;
 }
 
 static void take(struct spin *s, const struct warp *w, const struct kernel *k)
@@ -57,12 +74,8 @@ static struct spin *spin_of(struct warp *w, const struct kernel *k)
 {
     if (w->spin)
         return w->spin;
-    struct spin *s = calloc(1, sizeof *s);
-    if (!s)
-        abort();
-    s->state = malloc(k->reg_bytes + local_bytes(k) + call_bytes(k));
-    if (!s->state)
-        abort();
+    struct spin *s = must(calloc(1, sizeof *s));
+    s->state = must(malloc(state_bytes(k)));
     w->spin = s;
     return s;
 }
@@ -126,4 +139,130 @@ void spin_free(struct warp *w)
     free(w->spin->state);
     free(w->spin);
     w->spin = NULL;
+}
+
+/* ---- loops through barriers */
+
+#define CIRCLE_ROUNDS 64 /* with nothing but meetings, before the first look */
+
+struct circle {
+    uint64_t changes, global; /* when these rounds began */
+    uint32_t rounds, looks, next;
+    bool found;
+    uint8_t *barriers; /* barriers_state(), and room for another one */
+    struct spin *at;   /* of each warp */
+    uint64_t *steps;   /* likewise */
+};
+
+static int warps_of(const struct cluster *c)
+{
+    return c->cta_count * c->ctas[0].warp_count;
+}
+
+static struct warp *warp_at(const struct cluster *c, int i)
+{
+    int each = c->ctas[0].warp_count;
+    return &c->ctas[i / each].warps[i % each];
+}
+
+static void make_room(struct circle *s, const struct cluster *c)
+{
+    size_t count = (size_t)warps_of(c), bytes = state_bytes(c->grid->kernel);
+    if (s->at)
+        return;
+    s->barriers = must(malloc(2 * barriers_state(c, NULL)));
+    s->at = must(calloc(count, sizeof *s->at));
+    s->steps = must(calloc(count, sizeof *s->steps));
+    for (size_t i = 0; i < count; i++)
+        s->at[i].state = must(malloc(bytes));
+}
+
+static void take_all(struct circle *s, const struct cluster *c)
+{
+    make_room(s, c);
+    for (int i = 0; i < warps_of(c); i++) {
+        take(&s->at[i], warp_at(c, i), c->grid->kernel);
+        s->steps[i] = warp_at(c, i)->steps;
+    }
+    barriers_state(c, s->barriers);
+    s->looks = 0;
+}
+
+static bool all_same(const struct circle *s, const struct cluster *c)
+{
+    size_t bytes = barriers_state(c, NULL);
+    for (int i = 0; i < warps_of(c); i++) {
+        const struct warp *w = warp_at(c, i);
+        bool has_run = w->steps != s->steps[i] || !(w->live & ~w->parked);
+        if (!has_run || !is_same(&s->at[i], w, c->grid->kernel))
+            return false;
+    }
+    barriers_state(c, s->barriers + bytes);
+    return memcmp(s->barriers, s->barriers + bytes, bytes) == 0;
+}
+
+bool circle_holds(const struct cluster *c)
+{
+    const struct circle *s = c->circle;
+    return s && s->found && s->changes == c->events - c->meetings &&
+           s->global == atomic_load(&c->grid->global_events);
+}
+
+bool circle_look(struct cluster *c, bool timed)
+{
+    uint64_t changes = c->events - c->meetings;
+    uint64_t global = atomic_load(&c->grid->global_events);
+    struct circle *s = c->circle;
+    if (!s)
+        s = c->circle = must(calloc(1, sizeof *s));
+    if (timed || s->changes != changes || s->global != global) {
+        circle_reset(c);
+        s->changes = changes;
+        s->global = global;
+        return false;
+    }
+    if (++s->rounds < CIRCLE_ROUNDS)
+        return false;
+    if (s->next == 0) {
+        s->next = 1;
+        take_all(s, c);
+        return false;
+    }
+    if (!all_same(s, c)) {
+        if (++s->looks >= s->next) {
+            s->next *= s->next < 1u << 30 ? 2 : 1;
+            take_all(s, c);
+        }
+        return false;
+    }
+    s->found = true;
+    for (int i = 0; i < warps_of(c); i++) {
+        struct warp *w = warp_at(c, i);
+        w->spinning = (w->live & ~w->parked) != 0;
+        w->seen_events = c->events;
+        w->seen_global_events = global;
+    }
+    return true;
+}
+
+void circle_reset(struct cluster *c)
+{
+    if (c->circle) {
+        c->circle->rounds = c->circle->next = 0;
+        c->circle->found = false;
+    }
+}
+
+void circle_free(struct cluster *c)
+{
+    struct circle *s = c->circle;
+    for (int i = 0; s && s->at && i < warps_of(c); i++)
+        free(s->at[i].state);
+    if (s) {
+        free(s->barriers);
+        free(s->at);
+        free(s->steps);
+    }
+    free(s);
+    c->circle = NULL;
 }

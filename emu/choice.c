@@ -6,15 +6,20 @@
 #define MAX_CHANGES 64
 #define MAX_DEVIATIONS (1u << 20) /* of a cluster that are kept */
 #define FALSE_SHARE 125000        /* of try_waits that would park, in millionths */
+#define AGE_STEPS 32768           /* of the cluster, in which nobody is passed over */
 
 struct choices {
     struct warp *last; /* that went */
     uint32_t asked;    /* before any warp has gone */
     struct pick next;  /* decided in the middle of a turn */
     bool is_decided;
-    uint64_t points;   /* visible instructions of all warps */
-    int64_t *priority; /* pct: of each warp; the highest goes */
-    int64_t lowest;
+    uint64_t points;         /* visible instructions of all warps */
+    int64_t *priority;       /* pct: of each warp; the highest goes */
+    int64_t lowest, highest; /* below, above all that were drawn */
+    uint64_t *seen;          /* pct: steps of each warp when last looked at, */
+    uint64_t seen_ops;       /* and how many operations there had been */
+    uint64_t next_look;
+    uint64_t op_since; /* steps when the last operation was picked, or none pended */
     uint64_t change_at[MAX_CHANGES];
     struct deviations made;
 };
@@ -158,13 +163,18 @@ void choices_reset(struct cluster *c)
         if (!c->choices)
             abort();
         c->choices->priority = calloc(warp_count(c), sizeof(int64_t));
-        if (!c->choices->priority)
+        c->choices->seen = calloc(warp_count(c), sizeof(uint64_t));
+        if (!c->choices->priority || !c->choices->seen)
             abort();
     }
     struct choices *s = c->choices;
     int64_t *priority = s->priority;
+    uint64_t *seen = s->seen;
     deviations_free(&s->made);
-    *s = (struct choices){.priority = priority};
+    *s = (struct choices){.priority = priority, .seen = seen};
+    s->highest = (int64_t)1 << 62;
+    memset(seen, 0xff, warp_count(c) * sizeof *seen);
+    s->next_look = AGE_STEPS;
     if (g->strategy == STRATEGY_PCT)
         begin_pct(c);
 }
@@ -185,6 +195,7 @@ void choices_free(struct cluster *c)
         return;
     deviations_free(&c->choices->made);
     free(c->choices->priority);
+    free(c->choices->seen);
     free(c->choices);
     c->choices = NULL;
 }
@@ -206,9 +217,16 @@ static struct warp *next_warp(struct cluster *c, bool leave)
     return NULL;
 }
 
+/* An operation completes when no warp can run, or they have run on for so long that
+ * they may be waiting for it. */
 static struct pick default_pick(struct cluster *c, bool leave)
 {
-    struct pick p = {.w = next_warp(c, leave)};
+    struct choices *s = c->choices;
+    struct pick p = {0};
+    if (!c->async_first)
+        s->op_since = c->steps;
+    if (c->steps - s->op_since < 2 * AGE_STEPS)
+        p.w = next_warp(c, leave);
     if (!p.w)
         p.op = c->async_first;
     return p;
@@ -233,9 +251,30 @@ static struct pick random_pick(struct cluster *c)
     return (struct pick){0};
 }
 
+/* Those above may wait for those below in a loop that never blocks.  So whoever has
+ * been passed over from one look to the next rises above all. */
+static void raise_passed_over(struct cluster *c)
+{
+    struct choices *s = c->choices;
+    for (uint32_t i = 0; i < warp_count(c); i++) {
+        struct warp *w = warp_at(c, i);
+        bool can = warp_can_run(w);
+        if (can && w->steps == s->seen[i])
+            s->priority[i] = ++s->highest;
+        s->seen[i] = can ? w->steps : UINT64_MAX;
+    }
+    for (struct async_op *o = c->async_first; o; o = o->next)
+        if (o->id < s->seen_ops)
+            o->priority = ++s->highest;
+    s->seen_ops = c->async_count;
+    s->next_look = c->steps + AGE_STEPS;
+}
+
 static struct pick pct_pick(struct cluster *c, bool leave)
 {
     struct choices *s = c->choices;
+    if (c->steps >= s->next_look)
+        raise_passed_over(c);
     struct pick best = {0};
     int64_t highest = INT64_MIN;
     if (leave && s->last)
@@ -277,6 +316,7 @@ static struct pick planned_pick(struct cluster *c, const struct deviation *key,
 
 static struct pick choose(struct cluster *c, bool leave, bool free_choice)
 {
+    struct choices *s = c->choices;
     struct deviation key = key_of(c);
     struct pick usual = default_pick(c, leave), p = usual;
     switch (c->grid->strategy) {
@@ -298,6 +338,8 @@ static struct pick choose(struct cluster *c, bool leave, bool free_choice)
         key.to_pc = p.op ? p.op->pc : p.w->pc[bits_lowest(p.w->live)];
         keep(c, &key);
     }
+    if (p.op)
+        s->op_since = c->steps;
     return p;
 }
 

@@ -101,6 +101,7 @@ void cluster_free(struct cluster *c)
         free(t->smem);
     }
     barriers_free(c);
+    circle_free(c);
     choices_free(c);
     coverage_free(c->coverage);
     timeline_free(c);
@@ -340,7 +341,9 @@ void cluster_reset(struct cluster *c, uint64_t number)
     timeline_reset(c);
     c->events = 0;
     c->clock = 0;
-    c->steps = c->quiet_steps = c->quiet_since = 0;
+    c->steps = c->quiet_steps = c->quiet_since = c->meetings = c->polls = 0;
+    c->held_since = c->haste = 0;
+    circle_reset(c);
     c->wrote_global = false;
     c->next = NULL;
     c->live_ctas = c->cta_count;

@@ -54,6 +54,8 @@ const char *barrier_describe(const struct cta *c, uint32_t number, char *text,
 /* Has it arrived there, with all its lanes? */
 bool barrier_has(const struct warp *w, uint32_t number);
 bool cluster_barrier_has(const struct warp *w);
+/* Who has arrived where, for comparisons; `to` NULL: how many bytes that takes. */
+size_t barriers_state(const struct cluster *c, uint8_t *to);
 const char *cluster_barrier_describe(const struct cluster *c, char *text, size_t bytes);
 bool cpasync_cta_end(struct warp *w, struct cta *c);
 void cpasync_free(struct cta *c);
@@ -83,6 +85,13 @@ bool spin_at_loop(struct warp *w, struct loop *l);
 void spin_look(struct warp *w);
 void spin_reset(struct warp *w);
 void spin_free(struct warp *w);
+/* Called behind a round in which warps have gone on: do they only meet at barriers,
+ * round and round?  All that can run then count as spinning. */
+bool circle_look(struct cluster *c, bool timed);
+/* Has it found so, and has nothing changed since? */
+bool circle_holds(const struct cluster *c);
+void circle_reset(struct cluster *c);
+void circle_free(struct cluster *c);
 
 /* ---- check_deadlock.c: reports that no warp of the cluster can go on, and why. */
 void deadlock_report(struct cluster *c);

@@ -246,8 +246,10 @@ static bool decode_atom(struct decoder *d, struct op *o)
     o->exec = exec_atom;
     /* Integer reductions give the same whoever comes first. */
     if (space != SPACE_SHARED_CTA && space != SPACE_SHARED_CLUSTER &&
-        (returns || type_is_float(o->type)))
+        (returns || type_is_float(o->type))) {
+        o->may_poll = returns;
         decode_order_matters(d);
+    }
     /* One more operand is a cache policy. */
     if (!decode_want_count(d, o, operands, operands + 1) ||
         !decode_want_address(d, o, returns ? 1 : 0) || !want_data(d, o, first, bits))

@@ -91,7 +91,7 @@ static void release(struct cta *t, struct barrier *b)
     }
     b->active = false;
     b->sum = 0;
-    cluster_event(t->cluster);
+    cluster_meeting(t->cluster);
 }
 
 /* A stated count is not lowered by exits: can so many still come?  `w` is the warp that
@@ -199,7 +199,7 @@ static enum flow exec_barrier(struct warp *w, const struct op *op, uint32_t lane
         if (op->aux[AUX_RED] != RED_NONE)
             b->sum += (uint32_t)bits_count(
                 opnd_mask(w, &op->opnds[op->opnd_count - 1]) & fresh);
-        cluster_event(t->cluster);
+        cluster_meeting(t->cluster);
         if (w->hb)
             hb_bar_arrive(w, number, fresh);
         if (op->aux[AUX_KIND] != KIND_ARRIVE)
@@ -332,7 +332,7 @@ static void try_release(struct cluster *c, struct cluster_barrier *b)
             b->arrived[place_of(w)] = 0;
             wake(w, b->passed[place_of(w)] & w->parked);
         }
-    cluster_event(c);
+    cluster_meeting(c);
 }
 
 static enum flow exec_cluster_arrive(struct warp *w, const struct op *op,
@@ -351,7 +351,7 @@ static enum flow exec_cluster_arrive(struct warp *w, const struct op *op,
     timeline_bar_arrive(w, BARRIERS);
     if (w->hb)
         hb_cluster_arrive(w, lanes);
-    cluster_event(c);
+    cluster_meeting(c);
     try_release(c, b);
     return FLOW_NEXT;
 }
@@ -444,6 +444,24 @@ void barriers_reset(struct cluster *c)
     for (int i = 0; i < c->cta_count; i++)
         if (c->ctas[i].sync)
             memset(c->ctas[i].sync, 0, sizeof(struct barriers));
+}
+
+size_t barriers_state(const struct cluster *c, uint8_t *to)
+{
+    const struct cluster_barrier *b = c->sync;
+    size_t bytes = sizeof(struct barriers), words = warps_of(c) * sizeof(uint32_t);
+    for (int i = 0; to && i < c->cta_count; i++, to += bytes)
+        if (c->ctas[i].sync)
+            memcpy(to, c->ctas[i].sync, bytes);
+        else
+            memset(to, 0, bytes);
+    if (to && b) {
+        memcpy(to, b->arrived, words);
+        memcpy(to + words, b->passed, words);
+    } else if (to) {
+        memset(to, 0, 2 * words);
+    }
+    return bytes * (size_t)c->cta_count + 2 * words;
 }
 
 void barriers_free(struct cluster *c)

@@ -131,8 +131,10 @@ static bool decode_access(struct decoder *d, struct op *o, int data, int address
     o->aux[AUX_ELEM_BYTES] = bytes;
     o->aux[AUX_COUNT] = (uint32_t)i->vector;
     o->aux[AUX_SIGNED] = is_signed(o->type);
-    if (orders_clusters(i, space))
+    if (orders_clusters(i, space)) {
+        o->may_poll = i->op == PTX_LD;
         decode_order_matters(d);
+    }
     struct opnd *v = &o->opnds[data];
     if (i->vector > 1 && (v->kind != PTX_OPND_VECTOR || v->item_count != i->vector))
         return decode_refuse(d, o, ".v%d needs a list of %d registers", i->vector,

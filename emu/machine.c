@@ -33,6 +33,7 @@ struct run {
     int running;                         /* threads inside cluster_run */
     int idle_turns;                      /* since somebody last did more than poll */
     int resident;
+    bool fresh_due; /* a slice has ended: a cluster that has not started comes next */
     bool stop;
 };
 
@@ -154,10 +155,12 @@ static struct cluster *choose(struct run *r)
     uint64_t number;
     if (r->stuck && atomic_load(&r->grid->global_events) != r->stuck_events)
         take_up(r);
-    /* Those that only poll come after fresh ones, which may do what they wait for. */
+    /* Fresh ones come before those that only poll, and after each slice of another one:
+     * they may do what the others wait for, whether or not that shows. */
     bool all_idle = r->ready && r->idle_turns >= r->resident;
-    if (r->ready && !all_idle)
+    if (r->ready && !all_idle && !r->fresh_due)
         return pop(r);
+    r->fresh_due = false;
     if (has_room(r) && next_start(r, &number)) {
         struct cluster *c = r->spare;
         if (c)
@@ -188,6 +191,9 @@ static void settle(struct run *r, struct cluster *c, enum progress p,
     r->idle_turns = p == PROGRESS_IDLE ? r->idle_turns + 1 : 0;
     switch (p) {
     case PROGRESS_SLICE:
+        r->fresh_due = true;
+        append(r, c);
+        break;
     case PROGRESS_IDLE:
         append(r, c);
         break;

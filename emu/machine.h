@@ -49,6 +49,7 @@ struct hb_mbar;
 struct hb_event;
 struct hb_grid;
 struct check_set;
+struct circle;
 
 enum flow {
     FLOW_NEXT,   /* done; the lanes go on behind this instruction */
@@ -113,6 +114,7 @@ struct op {
     bool aligned;       /* .aligned: needs all live lanes at once */
     bool gathers;       /* .sync with a member mask: lanes wait for each other */
     bool visible;    /* others may see it: memory, synchronisation, asynchronous work */
+    bool may_poll;   /* clusters may wait for one another by it */
     uint32_t aux[6]; /* free for the decoder of this instruction family:
                         modifiers boiled down so that exec_ need not search */
     void *data;      /* the same, in the kernel's arena */
@@ -319,7 +321,12 @@ struct cluster {
     struct coverage *coverage; /* owned by coverage.c; NULL: not wanted */
     uint64_t events;           /* counts what a waiting warp may see: stores, arrivals,
                                   completions, releases, exits */
+    uint64_t meetings;         /* of them at barriers that hold no data: bar, cluster */
     uint64_t steps;            /* warp instructions so far */
+    uint64_t polls;            /* ... of them such as may_poll says */
+    uint64_t held_since;       /* steps when somebody held back last had a turn */
+    uint32_t haste;            /* how often that came about by patience alone */
+    struct circle *circle;     /* owned by check_spin.c */
     uint64_t quiet_steps;      /* ... since the last event, which had this number: */
     uint64_t quiet_since;
     uint64_t clock;    /* virtual time in ns */
@@ -409,6 +416,8 @@ enum flow park_mbar(struct warp *w, uint32_t lanes, const struct mbar *m,
                     uint64_t phase);
 /* Something happened that a parked or polling warp of the cluster may wait for. */
 static inline void cluster_event(struct cluster *c);
+/* The same, and what happened is that threads meet: no data has changed. */
+static inline void cluster_meeting(struct cluster *c);
 
 /* ---- memory (exec_mem.c, memory.c) */
 
@@ -602,6 +611,12 @@ static inline uint32_t opnd_mask(const struct warp *w, const struct opnd *o)
 static inline void cluster_event(struct cluster *c)
 {
     c->events++;
+}
+
+static inline void cluster_meeting(struct cluster *c)
+{
+    c->events++;
+    c->meetings++;
 }
 
 static inline void async_check_access(struct cta *c, uint32_t from, uint32_t to,

@@ -4,7 +4,10 @@
  * reconverges at joins by itself.  A group that parks, or whose poll failed, lets the
  * others go first.  Inside a cluster: warps in turn, each until it blocks.  When nobody
  * can do anything, pending asynchronous work completes (lazy strategy), then virtual
- * time passes; when neither is left the cluster is stuck. */
+ * time passes; when neither is left the cluster is stuck.
+ *
+ * Nobody waits for ever, since on a device all make progress: what a strategy holds
+ * back gets a turn when the others have gone on for long enough (is_patient). */
 #include "emu/choice.h"
 #include "emu/cluster.h"
 #include "emu/coverage.h"
@@ -16,6 +19,18 @@
 #define TURN_STEPS 2048  /* of one warp, before the next one gets its turn */
 #define GROUP_STEPS 1024 /* of one lane group, while other lanes of the warp wait */
 #define ROUND_PICKS 4    /* for each warp, before an exploring cluster looks around */
+
+/* Instructions after which those held back have a turn: half as many from one time to
+ * the next, until the others have come to a standstill by themselves. */
+#define MOST_PATIENCE 65536u
+#define MOST_HASTE 8
+
+/* A read by which clusters may wait for one another counts as so many instructions of
+ * the cluster's slice: what it waits for comes all the sooner. */
+#define POLL_STEPS 512
+
+/* A round in which all wait for time to pass counts as so many without effect. */
+#define IDLE_STEPS 64
 
 /* ---- parking */
 
@@ -455,6 +470,7 @@ static enum turn take_turn(struct warp *w)
             if (ops[from].visible && flow != FLOW_PARK) {
                 w->visible++;
                 w->asked = 0;
+                c->polls += ops[from].may_poll;
                 if (asks && flow != FLOW_STOP && !goes_on(w, is_starved)) {
                     left = true;
                     break;
@@ -508,7 +524,7 @@ bool warp_can_run(struct warp *w)
 struct round {
     bool failed;
     bool busy;  /* somebody did something other than poll in vain */
-    bool timed; /* somebody who polled has read a clock */
+    bool timed; /* somebody has read a clock */
     bool polls; /* somebody polled who is not yet proven to spin */
     uint64_t steps;
 };
@@ -519,18 +535,22 @@ static void after_turn(struct warp *w, enum turn turn, uint64_t events, uint64_t
     struct cluster *c = w->cta->cluster;
     bool quiet = c->events == events && atomic_load(&c->grid->global_events) == global;
     bool sleeps = turn == TURN_BLOCKED && (w->time_lanes || w->has_expired);
-    if (!quiet || (turn == TURN_BLOCKED && !sleeps)) {
+    bool blocks = turn == TURN_BLOCKED && !sleeps;
+    r->timed |= w->read_clock;
+    if (!quiet || (blocks && w->read_clock)) {
         r->busy = true;
         spin_reset(w);
     } else if (w->read_clock) {
-        r->timed = r->polls = true;
+        r->polls = true;
     } else {
-        if (!w->spinning && w->seen_events == events && w->seen_global_events == global)
+        if (w->seen_events != events || w->seen_global_events != global)
+            spin_reset(w);
+        else if (!w->spinning)
             spin_look(w);
-        if (!w->spinning)
-            r->polls = true;
-        if (turn == TURN_OVER && !w->spinning)
-            r->busy = true;
+        if (!w->spinning) {
+            r->polls |= !blocks;
+            r->busy |= blocks || turn == TURN_OVER;
+        }
     }
     w->seen_events = c->events;
     w->seen_global_events = atomic_load(&c->grid->global_events);
@@ -544,6 +564,7 @@ static bool run_turn(struct warp *w, struct round *r, enum turn *turn)
     uint64_t global = atomic_load(&c->grid->global_events);
     *turn = take_turn(w);
     r->steps += w->steps - steps;
+    c->steps += w->steps - steps;
     if (*turn == TURN_FAILED) {
         r->failed = true;
         return false;
@@ -552,7 +573,23 @@ static bool run_turn(struct warp *w, struct round *r, enum turn *turn)
     return true;
 }
 
-/* Those that are held back come when the others have done nothing in their round. */
+/* False: what is held back is to have its turn now, although others can go on.  In a
+ * loop that waits for it, and that nobody sees through, they could for ever. */
+static bool is_patient(struct cluster *c)
+{
+    if (c->steps - c->held_since < MOST_PATIENCE >> c->haste)
+        return true;
+    c->held_since = c->steps;
+    c->haste += c->haste < MOST_HASTE;
+    return false;
+}
+
+static void regain_patience(struct cluster *c)
+{
+    c->held_since = c->steps;
+    c->haste = 0;
+}
+
 static void run_warps(struct cluster *c, struct round *r, bool starved)
 {
     enum turn turn;
@@ -587,10 +624,8 @@ static void explore(struct cluster *c, struct round *r)
             r->failed = !async_complete(c, p.op);
         } else if (p.w) {
             enum turn turn;
-            uint64_t events = c->events;
             if (run_turn(p.w, r, &turn))
-                leave =
-                    turn == TURN_POLLED || (turn == TURN_OVER && c->events == events);
+                leave = turn == TURN_POLLED || turn == TURN_OVER;
         }
         if (r->failed || (!p.op && !p.w))
             return;
@@ -606,7 +641,12 @@ static struct round run_round(struct cluster *c)
         return r;
     }
     run_warps(c, &r, false);
-    if (c->grid->strategy == STRATEGY_STARVE && !r.failed && !r.busy && c->live_ctas)
+    if (c->grid->strategy != STRATEGY_STARVE || r.failed || !c->live_ctas)
+        return r;
+    /* Those that are held back come when the others have done nothing. */
+    if (!r.busy)
+        regain_patience(c);
+    if (!r.busy || !is_patient(c))
         run_warps(c, &r, true);
     return r;
 }
@@ -630,6 +670,7 @@ static bool skip_to_sleeper(struct cluster *c)
         return false;
     if (until > c->clock)
         c->clock = until;
+    c->quiet_steps += IDLE_STEPS;
     return true;
 }
 
@@ -655,6 +696,14 @@ static bool expire_waits(struct cluster *c)
     return any;
 }
 
+/* The longer nothing else happens, the more. */
+static void pass_time(struct cluster *c, uint64_t *hurry)
+{
+    c->clock += *hurry;
+    *hurry *= *hurry < (uint64_t)1 << 40 ? 2 : 1;
+    c->quiet_steps += IDLE_STEPS;
+}
+
 static bool finish(struct cluster *c)
 {
     while (c->async_first)
@@ -677,7 +726,6 @@ static bool is_endless(struct cluster *c, uint64_t steps)
 {
     uint64_t events = c->events + atomic_load(&c->grid->global_events);
     uint64_t limit = c->grid->step_limit;
-    c->steps += steps;
     c->quiet_steps = events == c->quiet_since ? c->quiet_steps + steps : 0;
     c->quiet_since = events;
     if (limit == 0 || (c->steps < limit && c->quiet_steps < limit / QUIET_SHARE))
@@ -686,36 +734,55 @@ static bool is_endless(struct cluster *c, uint64_t steps)
     return true;
 }
 
+/* Operations that a strategy holds back until nothing else can run. */
+static bool complete_one(struct cluster *c, bool standstill)
+{
+    if (standstill)
+        regain_patience(c);
+    return (!standstill && is_patient(c)) || async_step(c);
+}
+
+static uint64_t slice_steps(const struct cluster *c)
+{
+    return c->steps + c->polls * POLL_STEPS;
+}
+
 static enum progress run_rounds(struct cluster *c, uint64_t step_budget, bool alone)
 {
-    uint64_t steps = 0, hurry = 1;
+    uint64_t hurry = 1, events = c->events, end = slice_steps(c) + step_budget;
     for (;;) {
         struct round r = run_round(c);
-        steps += r.steps;
+        if (c->events != events)
+            hurry = 1;
+        events = c->events;
         if (r.failed || is_overtaken(c))
             return PROGRESS_FAILED;
         if (c->live_ctas == 0)
             return finish(c) ? PROGRESS_DONE : PROGRESS_FAILED;
         if (is_endless(c, r.steps))
             return PROGRESS_FAILED;
+        if (r.busy && circle_look(c, r.timed))
+            r.busy = r.polls = false;
+        bool holds = c->async_first && !c->choices;
+        if (!holds && c->grid->strategy != STRATEGY_STARVE)
+            c->held_since = c->steps;
         if (r.busy) {
-            hurry = 1;
+            if (holds && !complete_one(c, false))
+                return PROGRESS_FAILED;
         } else if (c->async_first) {
-            if (!async_step(c))
+            if (!complete_one(c, true))
                 return PROGRESS_FAILED;
         } else if (r.timed && alone) {
             /* Everybody waits for time to pass. */
-            c->clock += hurry;
-            hurry *= hurry < (uint64_t)1 << 40 ? 2 : 1;
+            pass_time(c, &hurry);
         } else if (!r.polls && !skip_to_sleeper(c)) {
             if (!expire_waits(c))
                 return PROGRESS_STUCK;
-            c->clock += hurry;
-            hurry *= hurry < (uint64_t)1 << 40 ? 2 : 1;
+            pass_time(c, &hurry);
         } else if (!alone) {
             return PROGRESS_IDLE;
         }
-        if (steps >= step_budget)
+        if (slice_steps(c) >= end)
             return PROGRESS_SLICE;
     }
 }

@@ -105,6 +105,12 @@ TEST(idioms)
     run_all("idiom_");
 }
 
+/* Blocks that wait for one another: all that are resident make progress. */
+TEST(grids)
+{
+    run_all("grid_");
+}
+
 TEST(registers)
 {
     run_all("regs_");

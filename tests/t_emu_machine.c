@@ -291,6 +291,30 @@ TEST(a_kernel_that_never_ends_is_stopped)
     }
 }
 
+/* Nobody sees through a wait that counts its rounds.  What it waits for is told. */
+static const char counted_wait[] =
+    HEAD ".extern .shared .align 16 .b8 sm[];\n"
+         ".visible .entry test(.param .u64 y) {\n"
+         ".reg .b32 a, n; .reg .pred q; mov.u32 a, sm; mov.u32 n, 0;\n"
+         "mbarrier.init.shared::cta.b64 [a], 2;\n"
+         "mbarrier.arrive.shared::cta.b64 _, [a];\n"
+         "L: mbarrier.try_wait.parity.shared::cta.b64 q, [a], 0; @q ret;\n"
+         "nanosleep.u32 20; add.u32 n, n, 1; bra L; }\n";
+
+TEST(a_limit_names_the_barrier_that_is_waited_for)
+{
+    struct run r;
+    prepare(&r, counted_wait, 1, 1);
+    r.grid.dyn_smem_bytes = 64;
+    r.grid.step_limit = 100000000;
+    CHECK(!grid_run(&r.grid));
+    CHECK_EQ(report_check(r.grid.report), CHECK_DEADLOCK);
+    CHECK(has(&r, "does not end") && has(&r, "1 of 2 arrivals are missing"));
+    CHECK(has(&r, "signalled from line 8"));
+    CHECK(atomic_load(&r.grid.steps) < 1000000);
+    done(&r);
+}
+
 /* Copies that nobody waits for. */
 static const char hoarding[] =
     HEAD ".extern .shared .align 16 .b8 sm[];\n"
