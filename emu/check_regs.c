@@ -82,12 +82,10 @@ bool hb_check_registers(struct warp *w, const struct op *op)
     if (!has_result(op) || !is_busy(w, &op->opnds[0]))
         return true;
     struct grid *g = w->cta->cluster->grid;
-    char place[512];
     enum flow f = report(g, w, CHECK_LD_REGISTER,
                          "%s writes a register that a tcgen05.ld has still to fill",
                          op->insn->opcode);
     for (uint32_t i = 0; i < w->ld_pending; i++)
-        report_note(g, "not waited for: %s",
-                    report_issuer(w, w->hb->loads[i], place, sizeof place));
+        report_party(g, "not waited for:", w, w->hb->loads[i], 0);
     return f == FLOW_NEXT;
 }

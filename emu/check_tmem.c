@@ -46,9 +46,7 @@ static const char *const kind_names[] = {"tcgen05.ld", "tcgen05.st", "tcgen05.cp
 
 static void note_place(struct warp *w, const struct tmem_op *older)
 {
-    char place[512];
-    report_note(grid_of(w), "the earlier one: %s",
-                report_issuer(older->issuer, older->pc, place, sizeof place));
+    report_party(grid_of(w), "the earlier one:", older->issuer, older->pc, 0);
 }
 
 static void note_older(struct warp *w, const struct tmem_op *older)
@@ -170,14 +168,12 @@ static bool check_unread(struct warp *w, const struct tmem_op *op, uint32_t numb
     if (s->committed[older->issuer->index] < older->number ||
         !report_wants(grid_of(w), CHECK_TMEM_OVERWRITTEN))
         return true;
-    char place[512];
     enum flow f = report(
         grid_of(w), w, CHECK_TMEM_OVERWRITTEN,
         "the accumulator in tensor memory columns %u to %u is started anew before any "
         "tcgen05.ld has read what is in it",
         a->col, a->col + a->cols - 1);
-    report_note(grid_of(w), "written last by: %s",
-                report_issuer(older->issuer, older->pc, place, sizeof place));
+    report_party(grid_of(w), "written last by:", older->issuer, older->pc, 0);
     report_note(grid_of(w), "does this warp wait until the accumulator is empty?");
     hb_mbar_cause(w, NULL, NULL);
     return f == FLOW_NEXT;

@@ -42,15 +42,13 @@ static bool blame_pending(struct warp *w, uint16_t number, bool write, bool is_d
 {
     const struct hb_fragment *x = &w->hb->fragments[number];
     struct grid *g = grid_of(w);
-    char place[512];
     /* To read A changes nothing, though the manual forbids that as well. */
     enum flow f = report_at(
         g, w, CHECK_LD_REGISTER, is_d || write ? CHECK_IS_ERROR : CHECK_IS_PEDANTIC,
         "%s %s register %s, %s of a wgmma that this warp has not waited for",
         insn_at(w, w->cur_pc)->opcode, write ? "writes" : "reads",
         g->kernel->fragments[number], is_d ? "an accumulator" : "in A");
-    report_note(g, "the wgmma: %s",
-                report_issuer(w, is_d ? x->d_pc : x->a_pc, place, sizeof place));
+    report_party(g, "the wgmma:", w, is_d ? x->d_pc : x->a_pc, 0);
     report_mend(g, "execute wgmma.commit_group, and wgmma.wait_group for that group, "
                    "before the register is touched");
     return f == FLOW_NEXT;
@@ -72,13 +70,13 @@ static bool touch(struct warp *w, uint16_t number, bool write)
 static bool blame_fence(struct warp *w, uint16_t number)
 {
     struct grid *g = grid_of(w);
-    const struct ptx_insn *i = insn_at(w, w->hb->fragments[number].touched_pc);
+    uint32_t pc = w->hb->fragments[number].touched_pc;
     enum flow f =
         report_at(g, w, CHECK_LD_REGISTER, CHECK_IS_ERROR,
                   "this wgmma works on register %s, which was touched in line %d, and "
                   "no wgmma.fence has come since",
-                  g->kernel->fragments[number], i->line);
-    report_note(g, "touched: line %d (%s)", i->line, i->opcode);
+                  g->kernel->fragments[number], insn_at(w, pc)->line);
+    report_party(g, "touched:", w, pc, 0);
     report_mend(g, "execute wgmma.fence between them");
     return f == FLOW_NEXT;
 }

@@ -204,13 +204,11 @@ static bool check_slot(struct warp *w, const struct cta *c, uint32_t offset)
         a = a->next;
     if (!a || grid_of(w)->no_checks)
         return true;
-    char place[512];
     report(grid_of(w), w, CHECK_LAUNCH_CONTROL,
            "a request for shared offset 0x%x of block (%u,%u,%u), but the answer that "
            "lies there has not been read",
            offset, c->id[0], c->id[1], c->id[2]);
-    report_note(grid_of(w), "it is the answer to %s",
-                report_issuer(a->issuer, a->pc, place, sizeof place));
+    report_party(grid_of(w), "it is the answer to", a->issuer, a->pc, 0);
     return false;
 }
 

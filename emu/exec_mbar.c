@@ -547,6 +547,11 @@ static bool note_waits(struct warp *w, const struct op *op,
                 same |= k & (0u - k);
         rest &= ~same;
         w->cur_lanes = same;
+        for (uint32_t k = op->aux[AUX_PARITY] ? same : 0; k; k &= k - 1) {
+            int lane = bits_lowest(k);
+            if (!hb_mbar_parity(w, m, lane, opnd_u32(w, &op->opnds[2], lane)))
+                return false;
+        }
         if (!hb_mbar_wait(w, m, same, yes & same, op->aux[AUX_PARITY]))
             return false;
     }

@@ -122,7 +122,6 @@ static void note_change(struct warp *w, uint64_t address, const uint8_t *map,
 /* Check 34: no copy through the map is on its way. */
 static bool check_unused(struct warp *w, uint64_t address)
 {
-    char place[512];
     for (const struct async_op *o = w->cta->cluster->async_first; o; o = o->next) {
         if (!tma_uses_map(o, address) || grid_of(w)->no_checks)
             continue;
@@ -130,8 +129,7 @@ static bool check_unused(struct warp *w, uint64_t address)
                "the tensor map at 0x%" PRIx64
                " is changed while a copy through it is pending",
                address);
-        report_note(grid_of(w), "the copy: %s",
-                    report_issuer(o->issuer, o->pc, place, sizeof place));
+        report_party(grid_of(w), "the copy:", o->issuer, o->pc, 0);
         return false;
     }
     return true;

@@ -17,6 +17,7 @@ static enum hb_scope scope_of(const struct ptx_insn *i)
 static struct hb_meaning meaning_of(const struct ptx_insn *i)
 {
     struct hb_meaning m = {.relaxed = ptx_has(i, PTX_M_RELAXED),
+                           .constant = ptx_has(i, PTX_M_NC),
                            .scope = (uint8_t)scope_of(i)};
     bool acquire = ptx_has(i, PTX_M_ACQUIRE), release = ptx_has(i, PTX_M_RELEASE);
     bool both = ptx_has(i, PTX_M_ACQ_REL) || ptx_has(i, PTX_M_SC);

@@ -160,6 +160,7 @@ struct hb_meaning {
     bool strong; /* not a weak access */
     bool acquires, releases;
     bool relaxed;  /* says so */
+    bool constant; /* .nc */
     uint8_t scope; /* enum hb_scope */
 };
 
@@ -304,6 +305,8 @@ void hb_mbar_init(struct warp *w, struct mbar *m, int lane);
 bool hb_mbar_use(struct warp *w, struct mbar *m, int lane);
 /* Asynchronous work that the lane issues is going to signal it. */
 bool hb_mbar_target(struct warp *w, struct cta *c, uint32_t offset, int lane);
+/* A lane asks for a phase by this parity. */
+bool hb_mbar_parity(struct warp *w, const struct mbar *m, int lane, uint32_t parity);
 /* Before the lanes, or the operation that is completing, arrive. */
 bool hb_mbar_arrive(struct warp *w, struct mbar *m, uint32_t lanes);
 /* Before bytes of the operation that is completing arrive. */

@@ -47,21 +47,36 @@ static const char *event_name(const struct hb_event *e)
 static void note_party(struct warp *w, const struct hb_party *p)
 {
     const struct hb *h = w->cta->cluster->hb;
-    const struct hb_component *c = &h->components[p->component];
-    const struct cta *t = c->warp->cta;
-    report_note(grid_of(w),
-                "the earlier one: line %d (%s) block (%u,%u,%u) warp %d "
-                "lanes 0x%x",
-                line_of(w, p->pc), opcode_of(w, p->pc), t->id[0], t->id[1], t->id[2],
-                c->warp->index, p->lanes);
+    report_party(grid_of(w), "the earlier one:", h->components[p->component].warp,
+                 p->pc, p->lanes);
+}
+
+/* "the commit:" */
+static const char *event_role(const struct hb_event *e)
+{
+    switch (e->kind) {
+    case ASYNC_COPY_IN:
+        return "the copy:";
+    case ASYNC_COPY_OUT:
+        return "the bulk store:";
+    case ASYNC_MMA:
+        return "the tcgen05.mma:";
+    case ASYNC_TC_CP:
+        return "the tcgen05.cp:";
+    case ASYNC_WGMMA:
+        return "the wgmma:";
+    case ASYNC_COMMIT:
+        return "the commit:";
+    case ASYNC_CP:
+        return "the cp.async:";
+    }
+    return "the operation:";
 }
 
 static void note_event(struct warp *w, const struct hb_event *e)
 {
-    char place[512];
     struct grid *g = grid_of(w);
-    report_note(g, "the %s: %s", event_name(e),
-                report_issuer(e->warp, e->pc, place, sizeof place));
+    report_party(g, event_role(e), e->warp, e->pc, 0);
     if (e->kind == ASYNC_COPY_IN && e->component == HB_PENDING)
         report_note(g, "it is still under way");
     else if (e->kind == ASYNC_COPY_IN && e->mbar && e->mbar->hb) {

@@ -249,6 +249,7 @@ struct pass {
     enum hb_access how;
     bool async;    /* through the asynchronous proxy */
     bool looks;    /* it leaves no trace */
+    bool constant; /* .nc: nothing is to write there */
     struct run me; /* from, to and origin are of the piece in hand */
     uint64_t page; /* address of its first byte */
 };
@@ -295,10 +296,14 @@ static void note_run(const struct pass *x, const struct run *r, uint32_t lanes)
     id[0] = number % per[0] * c->shape[0] + rank % c->shape[0];
     id[1] = number / per[0] % per[1] * c->shape[1] + rank / c->shape[0] % c->shape[1];
     id[2] = number / per[0] / per[1] * c->shape[2] + rank / c->shape[0] / c->shape[1];
-    const struct ptx_insn *i = g->kernel->ops[r->pc].insn;
-    report_note(x->w->cta->cluster->grid,
-                "the earlier one: line %d (%s) block (%u,%u,%u) warp %u lanes 0x%x",
-                i->line, i->opcode, id[0], id[1], id[2], r->warp % warps, lanes);
+    struct report_party p = {
+        .insn = g->kernel->ops[r->pc].insn,
+        .block = {id[0], id[1], id[2]},
+        .lanes = lanes,
+        .rank = c->cta_count > 1 ? (int)rank : -1,
+        .warp = (int)(r->warp % warps),
+    };
+    report_party_at(c->grid, "the earlier one:", &p);
 }
 
 static bool blame(const struct pass *x, const struct run *r, uint32_t lanes, bool wrote,
@@ -346,6 +351,26 @@ static bool blame(const struct pass *x, const struct run *r, uint32_t lanes, boo
     return f == FLOW_NEXT;
 }
 
+/* Ordered, and still wrong: .nc reads by a way that knows nothing of stores. */
+static bool blame_constant(const struct pass *x, const struct run *r, uint32_t lanes)
+{
+    struct grid *g = x->w->cta->cluster->grid;
+    uint32_t from = r->from > x->me.from ? r->from : x->me.from;
+    uint32_t to = r->to < x->me.to ? r->to : x->me.to;
+    if (!report_wants(g, CHECK_DATA_RACE))
+        return true;
+    x->w->cur_lanes = lanes_of(&x->me, from, to);
+    enum flow f =
+        report(g, x->w, CHECK_DATA_RACE,
+               "global bytes 0x%" PRIx64 " to 0x%" PRIx64 " are read by ld.global.nc, "
+               "and this grid has written them",
+               x->page + from, x->page + to);
+    note_run(x, r, lanes);
+    report_mend(g, "read them without .nc, which is for memory that nothing writes "
+                   "while the kernel runs");
+    return f == FLOW_NEXT;
+}
+
 static bool check_runs(const struct pass *x, const struct runs *r, bool wrote)
 {
     for (uint32_t i = first_behind(r, x->me.from);
@@ -361,6 +386,8 @@ static bool check_runs(const struct pass *x, const struct runs *r, bool wrote)
                    !knows(x, HB_ASYNC_GLOBAL, run, lanes)) {
             if (!blame(x, run, lanes, wrote, true))
                 return false;
+        } else if (x->constant && wrote && !blame_constant(x, run, lanes)) {
+            return false;
         }
     }
     return true;
@@ -471,6 +498,7 @@ static struct pass begin(struct warp *w, enum hb_access how, enum hb_kind kind)
 {
     struct cluster *c = w->cta->cluster;
     struct pass x = {.w = w, .how = how, .async = kind == HB_BULK_WRITES};
+    x.constant = how == HB_READ && !x.async && hb_meaning(w)->constant;
     x.me = (struct run){
         .cluster = (uint32_t)c->number,
         .time = hb_now(w->hb),

@@ -66,9 +66,7 @@ static const char *name_of(const struct mbar *m, char *text, size_t bytes)
 
 static void note_init(struct warp *w, const struct mbar *m)
 {
-    char place[512];
-    report_note(grid_of(w), "initialised at %s",
-                report_issuer(m->hb->init_warp, m->init_pc, place, sizeof place));
+    report_party(grid_of(w), "initialised at", m->hb->init_warp, m->init_pc, 0);
 }
 
 /* Check 11: does this lane, or the asynchronous work that it issues, know that the
@@ -213,13 +211,11 @@ void hb_mbar_acts(struct warp *w)
 
 static void note_seen(struct warp *w, const struct mbar *m, const struct hb_seen *s)
 {
-    char place[512];
-    if (s->any)
-        report_note(grid_of(w),
-                    "its wait before: %s, which returned true with %llu "
-                    "phases complete",
-                    report_issuer(w, s->pc, place, sizeof place),
+    if (s->any) {
+        report_party(grid_of(w), "its wait before:", w, s->pc, s->lanes);
+        report_note(grid_of(w), "that one returned true with %llu phases complete",
                     (unsigned long long)s->phases);
+    }
     note_init(w, m);
 }
 
@@ -297,6 +293,21 @@ void hb_mbar_cause(const struct warp *w, const struct mbar *m, const struct warp
     find_cause(w, m, other);
     if (other && other != w)
         find_cause(other, m, w);
+}
+
+bool hb_mbar_parity(struct warp *w, const struct mbar *m, int lane, uint32_t parity)
+{
+    char name[96];
+    if (parity <= 1 || !report_wants(grid_of(w), CHECK_PARITY))
+        return true;
+    uint32_t saved = w->cur_lanes;
+    w->cur_lanes = (uint32_t)1 << lane;
+    enum flow f = report(grid_of(w), w, CHECK_PARITY,
+                         "a wait on %s for the phase of parity %u: a parity is 0 or 1",
+                         name_of(m, name, sizeof name), parity);
+    report_mend(grid_of(w), "take the lowest bit of what counts the phases");
+    w->cur_lanes = saved;
+    return f == FLOW_NEXT;
 }
 
 bool hb_mbar_wait(struct warp *w, struct mbar *m, uint32_t lanes, uint32_t yes,
@@ -382,11 +393,9 @@ static bool check_left_behind(struct warp *w, uint32_t lane, const struct hb_bul
     if (!b->group ||
         hb_sees(&e, HB_PLAIN, hb_component(w, kind), (uint32_t)1 << lane, b->group))
         return true;
-    char place[512];
     enum flow f = report(grid_of(w), w, check,
                          "lane %u exits without having waited for its %s", lane, what);
-    report_note(grid_of(w), "issued at %s",
-                report_issuer(w, b->pc, place, sizeof place));
+    report_party(grid_of(w), "issued at", w, b->pc, (uint32_t)1 << lane);
     return f == FLOW_NEXT;
 }
 
@@ -440,12 +449,10 @@ void hb_visits(struct warp *w, struct cta *t, uint32_t lanes)
 static bool blame_exit(struct warp *w, const struct cta *t, const struct warp *other,
                        uint32_t pc, const char *what)
 {
-    char place[512];
     report(grid_of(w), w, CHECK_CTA_EXIT,
            "block (%u,%u,%u) exits, and none of its threads has waited for %s",
            t->id[0], t->id[1], t->id[2], what);
-    report_note(grid_of(w), "it comes from %s",
-                report_issuer(other, pc, place, sizeof place));
+    report_party(grid_of(w), "it comes from", other, pc, 0);
     report_note(grid_of(w), "in another schedule it would come after the exit");
     return false;
 }

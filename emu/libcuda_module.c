@@ -41,6 +41,7 @@ struct jit {
     size_t error_bytes, info_bytes;
     void **error_size, **info_size, **wall_time; /* where results go, NULL: not asked */
     int max_registers;
+    const char *file; /* NULL: the image comes from memory */
 };
 
 /* Values are passed in the pointers themselves. */
@@ -131,7 +132,8 @@ static CUresult load(struct CUmod_st **out, const void *image, const void *owner
     double start = clock_seconds();
 
     buf_init(&log, scratch);
-    enum module_result r = module_load(out, image, owner, j->max_registers, &log);
+    enum module_result r =
+        module_load(out, image, owner, j->file, j->max_registers, &log);
     write_results(j, log.data ? log.data : "", clock_seconds() - start);
     arena_free(scratch);
     assert(r != MODULE_OK || *out);
@@ -195,6 +197,7 @@ EXPORTED CUresult cuModuleLoad(CUmodule *out, const char *path)
         return leave(r);
     struct arena *scratch = arena_new();
     const char *text = file_read(scratch, path, &bytes);
+    j.file = path;
     r = text ? load_module(c, out, text, &j) : CUDA_ERROR_FILE_NOT_FOUND;
     arena_free(scratch);
     return leave(r);
@@ -330,20 +333,28 @@ static CUresult load_library(CUlibrary *out, const void *image, const struct jit
     return CUDA_SUCCESS;
 }
 
+static CUresult load_library_of(CUlibrary *out, const void *image, const char *file,
+                                const CUjit_option *options, void **values,
+                                unsigned int count)
+{
+    struct jit j;
+    CUresult r = enter();
+    if (r == CUDA_SUCCESS)
+        r = read_options(&j, count, options, values);
+    j.file = file;
+    return leave(r == CUDA_SUCCESS ? load_library(out, image, &j) : r);
+}
+
 /* Options of the library itself (whether to keep the binary) make no difference. */
 EXPORTED CUresult cuLibraryLoadData(CUlibrary *out, const void *image,
                                     CUjit_option *jit_options, void **jit_values,
                                     unsigned int jit_count, CUlibraryOption *options,
                                     void **values, unsigned int count)
 {
-    struct jit j;
-    CUresult r = enter();
     (void)options;
     (void)values;
     (void)count;
-    if (r == CUDA_SUCCESS)
-        r = read_options(&j, jit_count, jit_options, jit_values);
-    return leave(r == CUDA_SUCCESS ? load_library(out, image, &j) : r);
+    return load_library_of(out, image, NULL, jit_options, jit_values, jit_count);
 }
 
 EXPORTED CUresult cuLibraryLoadFromFile(CUlibrary *out, const char *path,
@@ -353,13 +364,16 @@ EXPORTED CUresult cuLibraryLoadFromFile(CUlibrary *out, const char *path,
                                         unsigned int count)
 {
     size_t bytes;
+    (void)options;
+    (void)values;
+    (void)count;
     if (!path)
         return CUDA_ERROR_INVALID_VALUE;
     struct arena *scratch = arena_new();
     const char *text = file_read(scratch, path, &bytes);
-    CUresult r = text ? cuLibraryLoadData(out, text, jit_options, jit_values, jit_count,
-                                          options, values, count)
-                      : CUDA_ERROR_FILE_NOT_FOUND;
+    CUresult r =
+        text ? load_library_of(out, text, path, jit_options, jit_values, jit_count)
+             : CUDA_ERROR_FILE_NOT_FOUND;
     arena_free(scratch);
     return r;
 }

@@ -219,12 +219,14 @@ static bool decode(struct CUmod_st *m, struct diags *d)
     return d->count == 0;
 }
 
-static enum module_result load(struct CUmod_st *m, const char *text, struct buf *log)
+static enum module_result load(struct CUmod_st *m, const char *text, const char *file,
+                               struct buf *log)
 {
     struct diags *d = diags_new(m->arena);
     size_t bytes = strlen(text);
 
-    m->ptx = ptx_parse(m->arena, NULL, arena_strndup(m->arena, text, bytes), bytes, d);
+    file = file ? arena_strndup(m->arena, file, strlen(file)) : NULL;
+    m->ptx = ptx_parse(m->arena, file, arena_strndup(m->arena, text, bytes), bytes, d);
     if (!m->ptx) {
         log_diags(log, d);
         return MODULE_BAD_PTX;
@@ -246,7 +248,8 @@ static enum module_result load(struct CUmod_st *m, const char *text, struct buf 
 }
 
 enum module_result module_load(struct CUmod_st **out, const void *image,
-                               const void *owner, int max_registers, struct buf *log)
+                               const void *owner, const char *file, int max_registers,
+                               struct buf *log)
 {
     enum module_result r = sniff(image, log);
     if (r != MODULE_OK)
@@ -256,7 +259,7 @@ enum module_result module_load(struct CUmod_st **out, const void *image,
     m->arena = a;
     m->owner = owner;
     m->max_registers = max_registers;
-    r = load(m, image, log);
+    r = load(m, image, file, log);
     if (r != MODULE_OK) {
         module_unload(m);
         return r;

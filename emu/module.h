@@ -44,11 +44,13 @@ enum module_result {
     MODULE_NOT_EMULATED, /* uses what the emulator does not have */
 };
 
-/* Loads NUL-terminated PTX; `max_registers` as CU_JIT_MAX_REGISTERS, 0: no limit.
+/* Loads NUL-terminated PTX, from this file (NULL: from memory); `max_registers` as
+ * CU_JIT_MAX_REGISTERS, 0: no limit.
  * Settles which device this is (device_settle).  `log` receives "line N; error : ..."
  * lines when the result is not MODULE_OK. */
 enum module_result module_load(struct CUmod_st **out, const void *image,
-                               const void *owner, int max_registers, struct buf *log);
+                               const void *owner, const char *file, int max_registers,
+                               struct buf *log);
 void module_unload(struct CUmod_st *m);
 struct CUfunc_st *module_find_kernel(struct CUmod_st *m, const char *name);
 /* NULL: the module has no such variable. */

@@ -6,6 +6,7 @@
 
 #define MAX_WARNINGS 100
 #define MAX_NOTES 160
+#define MAX_PARTIES 16
 
 struct entry {
     enum check check;
@@ -19,6 +20,11 @@ struct entry {
     char *text, *mend;
     char *notes[MAX_NOTES];
     int note_count;
+    struct party {
+        const char *role; /* static text */
+        struct report_party who;
+    } parties[MAX_PARTIES];
+    int party_count;
 };
 
 struct report {
@@ -214,16 +220,27 @@ static void add_string(struct report *r, const char *s)
     add(r, "\"");
 }
 
+static void json_of_party(struct report *r, const struct party *p)
+{
+    const struct report_party *w = &p->who;
+    size_t chars = strlen(p->role);
+    bool has_colon = chars && p->role[chars - 1] == ':';
+    add(r, "{\"role\":\"%.*s\",\"line\":%d,\"opcode\":", (int)(chars - has_colon),
+        p->role, w->insn ? w->insn->line : 0);
+    add_string(r, w->insn ? w->insn->opcode : "?");
+    add(r, ",\"block\":[%u,%u,%u],\"rank\":%d,\"warp\":%d", w->block[0], w->block[1],
+        w->block[2], w->rank > 0 ? w->rank : 0, w->warp);
+    if (w->lanes)
+        add(r, ",\"lanes\":\"0x%x\"", w->lanes);
+    add(r, "}");
+}
+
 static void json_of(struct report *r, const struct entry *e, const char *more)
 {
-    enum check_level level = check_level(e->check);
-    if (e->action == CHECK_STOP)
-        level = CHECK_IS_ERROR;
-    else if (level == CHECK_IS_ERROR)
-        level = CHECK_IS_WARNING;
     add(r, "{\"check\":%d,\"title\":", (int)e->check);
     add_string(r, check_title(e->check));
-    add(r, ",\"level\":\"%s\",\"kernel\":", check_level_word(level));
+    add(r,
+        ",\"level\":\"%s\",\"kernel\":", e->action == CHECK_STOP ? "error" : "warning");
     add_string(r, e->kernel);
     add(r, ",\"file\":");
     add_string(r, e->file ? e->file : "");
@@ -233,7 +250,12 @@ static void json_of(struct report *r, const struct entry *e, const char *more)
         e->block[0], e->block[1], e->block[2], e->rank > 0 ? e->rank : 0, e->warp,
         e->lanes);
     add_string(r, e->text);
-    add(r, ",\"notes\":[");
+    add(r, ",\"others\":[");
+    for (int i = 0; i < e->party_count; i++) {
+        add(r, "%s", i ? "," : "");
+        json_of_party(r, &e->parties[i]);
+    }
+    add(r, "],\"notes\":[");
     for (int i = 0; i < e->note_count; i++) {
         add(r, "%s", i ? "," : "");
         add_string(r, e->notes[i]);
@@ -422,6 +444,36 @@ void report_raise(struct grid *g, enum check check, uint32_t pc)
         if (r->warnings[i].check == check && r->warnings[i].pc == pc)
             r->warnings[i].action = CHECK_STOP;
     pthread_mutex_unlock(&r->lock);
+}
+
+void report_party_at(struct grid *g, const char *role, const struct report_party *p)
+{
+    char rank[24] = "", lanes[24] = "";
+    if (p->rank >= 0)
+        snprintf(rank, sizeof rank, " rank %d", p->rank);
+    if (p->lanes)
+        snprintf(lanes, sizeof lanes, " lanes 0x%x", p->lanes);
+    report_note(g, "%s line %d (%s) block (%u,%u,%u)%s warp %d%s", role,
+                p->insn ? p->insn->line : 0, p->insn ? p->insn->opcode : "?",
+                p->block[0], p->block[1], p->block[2], rank, p->warp, lanes);
+    pthread_mutex_lock(&g->report->lock);
+    if (newest && newest->party_count < MAX_PARTIES)
+        newest->parties[newest->party_count++] = (struct party){role, *p};
+    pthread_mutex_unlock(&g->report->lock);
+}
+
+void report_party(struct grid *g, const char *role, const struct warp *w, uint32_t pc,
+                  uint32_t lanes)
+{
+    const struct cta *c = w->cta;
+    struct report_party p = {
+        .insn = insn_at(w, pc),
+        .block = {c->id[0], c->id[1], c->id[2]},
+        .lanes = lanes,
+        .rank = c->cluster->cta_count > 1 ? (int)c->rank : -1,
+        .warp = w->index,
+    };
+    report_party_at(g, role, &p);
 }
 
 void report_hang(struct grid *g)

@@ -21,9 +21,11 @@ bool report_is_hang(const struct report *r);
  * nothing.  Valid until the next call or report. */
 const char *report_text(struct report *r);
 /* The same as JSON, one object a line, with `more` ("\"a\":1,\"b\":2", or "") in each:
- *     {"check":4,"level":"error","kernel":"k","line":7,"opcode":"ld.shared.b32",
- *      "block":[0,0,0],"rank":0,"warp":1,"lanes":"0x1","text":"...","notes":["..."],
- *      "mend":"..."} */
+ *     {"check":4,"level":"error","kernel":"k","file":"k.ptx","line":7,
+ *      "opcode":"ld.shared.b32","block":[0,0,0],"rank":0,"warp":1,"lanes":"0x1",
+ *      "text":"...","others":[{"role":"the copy","line":5,...}],"notes":["..."],
+ *      "mend":"..."}
+ * docs/emulator-checks.md lists the fields. */
 const char *report_json(struct report *r, const char *more);
 /* PTX line to blame for the error, 0: unknown. */
 int report_line(const struct report *r);
@@ -46,6 +48,18 @@ enum flow report_at(struct grid *g, struct warp *w, enum check check,
 bool report_wants(const struct grid *g, enum check check);
 /* A further line of the newest report: the other party, a number, a hint. */
 void report_note(struct grid *g, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* Another thread that the newest report is about, by its instruction: a line "ROLE line
+ * 7 (opcode) block (0,0,0) warp 1 lanes 0x1", and a field of the JSON. */
+struct report_party {
+    const struct ptx_insn *insn; /* NULL: not known */
+    uint32_t block[3];
+    uint32_t lanes; /* 0: not told */
+    int rank;       /* of the CTA in its cluster; -1: it is alone there */
+    int warp;
+};
+void report_party_at(struct grid *g, const char *role, const struct report_party *p);
+void report_party(struct grid *g, const char *role, const struct warp *w, uint32_t pc,
+                  uint32_t lanes);
 /* The newest report is of a kernel that cannot go on, whatever its check is called. */
 void report_hang(struct grid *g);
 /* A warning of this check at this instruction has come to something: an error. */

@@ -610,6 +610,62 @@ TEST(deadlock_is_a_timeout)
     CHECK(strstr(file_text(report), "try_wait"));
 }
 
+/* docs/emulator-checks.md, "Reports as JSON". */
+TEST(reports_as_json_name_both_parties)
+{
+    static const char race[] =
+        HEAD("sm_90") ".visible .entry k() .reqnctapercluster 2\n{\n"
+                      "  .reg .pred p, q;\n"
+                      "  .reg .b32 r, t, v;\n"
+                      "  .shared .align 4 .b32 word;\n"
+                      "  mov.u32 r, %cluster_ctarank;\n"
+                      "  mov.u32 t, %tid.x;\n"
+                      "  setp.eq.u32 p, r, 0;\n"
+                      "  @p ret;\n"
+                      "  setp.eq.u32 q, t, 3;\n"
+                      "  @q st.shared.b32 [word], t;\n"
+                      "  ld.shared.b32 v, [word];\n"
+                      "  ret;\n}\n";
+    const char *report = test_tmp_path("report"), *path = test_tmp_path("race.ptx");
+    CUmodule m;
+    CUfunction f;
+    setenv("FP4EMU_QUIET", "1", 1);
+    setenv("FP4EMU_REPORT", report, 1);
+    api_start();
+    FILE *file = fopen(path, "w");
+    CHECK(file && fputs(race, file) >= 0 && fclose(file) == 0);
+    CHECK_EQ(cu.cuModuleLoad_(&m, path), CUDA_SUCCESS);
+    CHECK_EQ(cu.cuModuleGetFunction_(&f, m, "k"), CUDA_SUCCESS);
+    CHECK_EQ(launch(f, 2, 32, NULL), CUDA_SUCCESS);
+    CHECK_EQ(cu.cuCtxSynchronize_(), CUDA_ERROR_LAUNCH_FAILED);
+    const char *text = file_text(report);
+    CHECK(strstr(text, "\"check\":36,"));
+    CHECK(strstr(text, "/race.ptx\",\"line\":15,\"opcode\":\"ld.shared.b32\","
+                       "\"block\":[1,0,0],\"rank\":1,\"warp\":0,\"lanes\":\"0x1\""));
+    CHECK(strstr(text, "\"others\":[{\"role\":\"the earlier one\",\"line\":14,"
+                       "\"opcode\":\"st.shared.b32\",\"block\":[1,0,0],\"rank\":1,"
+                       "\"warp\":0,\"lanes\":\"0x8\"}]"));
+}
+
+/* "level" says what stderr says, of remarks too. */
+TEST(reports_as_json_know_errors_and_warnings)
+{
+    const char *report = test_tmp_path("report");
+    char map[128] = {0};
+    void *params[] = {map};
+    setenv("FP4EMU_QUIET", "1", 1);
+    setenv("FP4EMU_REPORT", report, 1);
+    setenv("FP4EMU_CHECK", "all", 1);
+    api_start();
+    CUfunction f = load_function(HEAD("sm_90") ".visible .entry k(.param .align 64 .b8 "
+                                               "map[128])\n{\n  ret;\n}\n",
+                                 "k");
+    CHECK_EQ(launch(f, 1, 1, params), CUDA_SUCCESS);
+    CHECK_EQ(cu.cuCtxSynchronize_(), CUDA_SUCCESS);
+    CHECK(strstr(file_text(report), "\"check\":41,"));
+    CHECK(strstr(file_text(report), "\"level\":\"warning\""));
+}
+
 TEST(trap_is_a_failure)
 {
     setenv("FP4EMU_QUIET", "1", 1);
