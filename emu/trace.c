@@ -1,8 +1,9 @@
 /* trace.c - what was traced, as JSON that Perfetto and Chrome open, and as a text.
  *
  * "Trace Event Format": complete events ("ph":"X") with ts and dur in microseconds; a
- * process is a CTA, a thread is a warp, an engine or a barrier.  A cycle of the model
- * is shown as a nanosecond. */
+ * process is a CTA, a thread is a warp, an engine or a barrier.  Spans of one track
+ * must not overlap, or viewers drop them: copies that are under way at the same time
+ * lie on tracks side by side.  A cycle of the model is shown as a nanosecond. */
 #include "emu/timeline.h"
 
 #include <inttypes.h>
@@ -16,7 +17,12 @@
 #define GAP 1000 /* cycles between two launches */
 
 /* Threads of a CTA: warps have their numbers. */
-enum { TRACK_LOADS = 1000, TRACK_STORES, TRACK_PIPE, TRACK_BARRIER = 2000 };
+enum {
+    TRACK_PIPE = 1000,
+    TRACK_BARRIER = 2000,
+    TRACK_LOADS = 100000,
+    TRACK_STORES = 200000,
+};
 
 struct role_sums {
     char name[96];
@@ -106,16 +112,40 @@ static void put_name(struct buf *b, const char *what, unsigned process, unsigned
     buf_puts(b, "}}");
 }
 
-static unsigned track_of(const struct span *s)
+/* Copies of a CTA in one direction: until when the newest one of each track takes. */
+struct side_by_side {
+    uint64_t *until;
+    int count, cap;
+};
+
+/* The first track that is free; spans come in the order of their starts. */
+static unsigned free_track(struct side_by_side *t, const struct span *s)
+{
+    int i = 0;
+    while (i < t->count && t->until[i] > s->from)
+        i++;
+    if (i == t->cap) {
+        t->cap = i ? 2 * i : 8;
+        t->until = realloc(t->until, (size_t)t->cap * sizeof *t->until);
+        if (!t->until)
+            abort();
+    }
+    t->count += i == t->count;
+    t->until[i] = s->to;
+    return (unsigned)i;
+}
+
+/* tracks: of this CTA, loads and stores. */
+static unsigned track_of(const struct span *s, struct side_by_side *tracks)
 {
     switch (s->kind) {
     case SPAN_RUN:
     case SPAN_WAIT:
         return s->warp;
     case SPAN_LOAD:
-        return TRACK_LOADS;
+        return TRACK_LOADS + free_track(&tracks[0], s);
     case SPAN_STORE:
-        return TRACK_STORES;
+        return TRACK_STORES + free_track(&tracks[1], s);
     case SPAN_MMA:
     case SPAN_CP:
     case SPAN_COMMIT:
@@ -156,7 +186,8 @@ static void name_span(const struct span *s, const struct ptx_insn *i, char *text
     }
 }
 
-static void put_span(struct trace *t, const struct cluster *c, const struct span *s)
+static void put_span(struct trace *t, const struct cluster *c, const struct span *s,
+                     unsigned track)
 {
     const struct ptx_insn *i = c->grid->kernel->ops[s->pc].insn;
     struct buf *b = part_of(t, c);
@@ -164,7 +195,7 @@ static void put_span(struct trace *t, const struct cluster *c, const struct span
     name_span(s, i, name, sizeof name);
     buf_puts(b, ",\n{\"ph\":\"X\",\"name\":");
     put_text(b, name);
-    buf_printf(b, ",\"pid\":%u,\"tid\":%u", process_of(t, c, s->cta), track_of(s));
+    buf_printf(b, ",\"pid\":%u,\"tid\":%u", process_of(t, c, s->cta), track);
     put_us(b, "ts", t->start + s->from);
     put_us(b, "dur", s->to - s->from);
     buf_printf(b, ",\"args\":{\"line\":%d,\"instruction\":", i->line);
@@ -184,8 +215,6 @@ static void name_tracks(struct trace *t, const struct cluster *c, uint32_t rank)
     snprintf(name, sizeof name, "launch %u %s block (%u,%u,%u)", t->launches,
              c->grid->kernel->func->name, cta->id[0], cta->id[1], cta->id[2]);
     put_name(part_of(t, c), "process_name", process, 0, name);
-    put_name(part_of(t, c), "thread_name", process, TRACK_LOADS, "TMA loads");
-    put_name(part_of(t, c), "thread_name", process, TRACK_STORES, "TMA stores");
     put_name(part_of(t, c), "thread_name", process, TRACK_PIPE, "tensor pipe");
     for (const struct mbar *m = cta->mbars; m; m = m->next_of_cta) {
         snprintf(name, sizeof name, "barrier 0x%x, line %d", m->offset, m->init_line);
@@ -194,17 +223,36 @@ static void name_tracks(struct trace *t, const struct cluster *c, uint32_t rank)
     }
 }
 
+/* "TMA loads", "TMA loads 2" and so on. */
+static void name_copies(struct trace *t, const struct cluster *c, uint32_t rank,
+                        unsigned first, const char *what, int count)
+{
+    char name[64];
+    for (int i = 0; i == 0 || i < count; i++) {
+        snprintf(name, sizeof name, i ? "%s %d" : "%s", what, i + 1);
+        put_name(part_of(t, c), "thread_name", process_of(t, c, rank),
+                 first + (unsigned)i, name);
+    }
+}
+
 void trace_add(struct trace *t, const struct cluster *c, const struct span *spans,
                int count, bool is_cut)
 {
+    struct side_by_side tracks[MAX_CLUSTER_CTAS][2] = {0};
     t->is_cut |= is_cut;
     if (t->is_full)
         return;
     for (int i = 0; i < c->cta_count; i++)
         name_tracks(t, c, (uint32_t)i);
     for (int i = 0; i < count && !t->is_full; i++) {
-        put_span(t, c, &spans[i]);
+        put_span(t, c, &spans[i], track_of(&spans[i], tracks[spans[i].cta]));
         t->is_full = t->events.bytes + part_of(t, c)->bytes > MAX_BYTES;
+    }
+    for (int i = 0; i < c->cta_count; i++) {
+        name_copies(t, c, (uint32_t)i, TRACK_LOADS, "TMA loads", tracks[i][0].count);
+        name_copies(t, c, (uint32_t)i, TRACK_STORES, "TMA stores", tracks[i][1].count);
+        free(tracks[i][0].until);
+        free(tracks[i][1].until);
     }
 }
 

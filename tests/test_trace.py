@@ -1,5 +1,5 @@
-"""FP4EMU_TRACE: valid JSON, a track for each warp, engine and barrier, spans that do not
-overlap on it, the same whatever the number of host threads; and the text about stalls."""
+"""FP4EMU_TRACE: valid JSON, tracks for each warp, engine and barrier, spans that do not
+overlap on them, the same whatever the number of host threads; and the text about stalls."""
 
 import json
 import re
@@ -43,22 +43,37 @@ def test_tracks(trace):
     for pid, _ in processes:
         own = [n for (p, _), n in threads.items() if p == pid]
         for wanted in ("warp 0 EPILOGUE", "warp 3 EPILOGUE", "warp 4 LOAD", "warp 5 MMA",
-                       "TMA loads", "TMA stores", "tensor pipe"):
+                       "tensor pipe"):
             assert sum(n.startswith(wanted) for n in own) == 1, wanted
+        assert own.count("TMA loads") == own.count("TMA stores") == 1
         assert sum(n.startswith("barrier 0x") for n in own) == 3 + 3 + 2 + 2
     # Every span lies on a track that has a name.
     assert {(e["pid"], e["tid"]) for e in events if e["ph"] == "X"} <= set(threads)
 
 
-def test_spans_do_not_overlap_on_warps_and_the_tensor_pipe(trace):
+def test_spans_of_a_track_do_not_overlap(trace):
+    """Viewers drop spans that overlap without one lying in the other."""
     events = trace[0]["traceEvents"]
     for (pid, tid), name in names(events, "thread_name").items():
-        if not name.startswith(("warp", "tensor", "barrier")):
-            continue
         last = 0
         for start, end, what in spans(events, pid, tid):
             assert start >= last - 1e-9 and end >= start, (name, what)
             last = end
+
+
+def test_copies_at_the_same_time_lie_side_by_side(trace):
+    """Each on the first track that is free, and no track without a copy but the first."""
+    events = trace[0]["traceEvents"]
+    threads = names(events, "thread_name")
+    for kind in ("loads", "stores"):
+        for pid in {p for p, _ in threads}:
+            tracks = sorted((int(n.split()[2]) if n != f"TMA {kind}" else 1, tid)
+                            for (p, tid), n in threads.items()
+                            if p == pid and n.startswith(f"TMA {kind}"))
+            assert [i for i, _ in tracks] == list(range(1, len(tracks) + 1))
+            assert all(spans(events, pid, tid) for _, tid in tracks)
+        if kind == "loads":
+            assert len(tracks) > 3  # A, B and two scales are under way at once
 
 
 def test_counts_and_costs(trace):
