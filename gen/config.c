@@ -1,5 +1,6 @@
 #include "gen/config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -722,6 +723,7 @@ static uint64_t hash_settings(const struct checker *k)
 static void fill_gemm(struct config *c, const struct checker *k)
 {
     const struct setting *s = k->settings;
+    assert(s[FIELD_D_TYPE].text); /* fields of type enum have a default */
     c->name = s[FIELD_NAME].text;
     c->target = target_find(s[FIELD_TARGET].text);
     c->tile_m = s[FIELD_TILE_M].integer;

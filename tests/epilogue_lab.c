@@ -1,5 +1,6 @@
 #include "tests/epilogue_lab.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -224,6 +225,7 @@ static void launch(struct lab *lab, struct lab_run *r)
     fp4gen_error e = {0};
     for (int k = 0; k < r->image.output_count; k++) {
         struct run_output *o = &r->outs[k];
+        assert(o->about);
         o->address = to_device(lab, o->bytes, o->bytes_count);
         outputs[k] = (fp4gen_output){.name = o->about->name,
                                      .address = o->address + GUARD_BYTES,
@@ -235,6 +237,7 @@ static void launch(struct lab *lab, struct lab_run *r)
     }
     for (int k = 0; k < r->image.arg_count; k++) {
         struct run_arg *arg = &r->args[k];
+        assert(arg->about);
         const bool by_value = !arg->data && lab->runs % 2;
         if (arg->data)
             arg->address = to_device(lab, arg->data, arg->rows * arg->ld_bytes);

@@ -188,8 +188,8 @@ static void check_types(enum mma_type a, enum mma_type b, enum mma_result result
     for (int mode = 0; mode < MMA_MODE_COUNT; mode++)
         for (int range = ANY_FINITE; range <= WITH_SPECIALS; range++)
             for (int i = 0; i < 3; i++) {
-                random_state =
-                    (uint64_t)(((int)a * 16 + (int)b) * 100 + range * 10 + i);
+                random_state = ((uint64_t)a * 16 + (uint64_t)b) * 100 +
+                               (uint64_t)range * 10 + (uint64_t)i;
                 struct mma_any m = {
                     .a_type = a,
                     .b_type = b,

@@ -187,7 +187,7 @@ static void run_problem(const struct problem *p, bool lazy)
 
 static void run_both(struct problem p)
 {
-    random_state = (uint64_t)(p.m * 1000 + p.n + p.swizzle);
+    random_state = (uint64_t)p.m * 1000 + (uint64_t)p.n + (uint64_t)p.swizzle;
     run_problem(&p, false);
     run_problem(&p, true);
 }

@@ -151,7 +151,7 @@ static void run_problem(struct problem p)
 {
     for (int lazy = 0; lazy < 2; lazy++) {
         struct emu_run r = {.lazy = lazy};
-        random_state = (uint64_t)(p.n * 10 + p.swizzle);
+        random_state = (uint64_t)p.n * 10 + (uint64_t)p.swizzle;
         uint64_t out = prepare(&r, &p, "");
         EMU_FINE(&r);
         CHECK_EQ(report_warnings(r.machine.report), 0);

@@ -1,5 +1,6 @@
 #include "gen/llvm/splice.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -215,6 +216,7 @@ static void read_uses(struct text *t)
     for (int i = 0; i < t->line_count; i++) {
         struct line *l = &t->lines[i];
         if (l->is_in || l->is_out) {
+            assert(t->regs);
             struct reg *r = &t->regs[l->reg];
             note_use(r, i, l->is_in);
             r->is_in = r->is_in || l->is_in;
@@ -227,6 +229,7 @@ static void read_uses(struct text *t)
             if (!chars)
                 continue;
             int reg = find_reg(t, class, number);
+            assert(t->regs);
             note_use(&t->regs[reg], i, is_written(l, at));
             at += chars - 1;
         }
@@ -241,8 +244,11 @@ static void name_marked(struct text *t)
 {
     for (int i = 0; i < t->line_count; i++) {
         struct line *l = &t->lines[i];
-        struct reg *r = l->is_in || l->is_out ? &t->regs[l->reg] : NULL;
-        if (!r || r->name || (l->is_in && r->defs > 1))
+        if (!l->is_in && !l->is_out)
+            continue;
+        assert(t->regs);
+        struct reg *r = &t->regs[l->reg];
+        if (r->name || (l->is_in && r->defs > 1))
             continue;
         if (l->is_out && r->is_in)
             continue;
@@ -280,6 +286,7 @@ static void write_name(struct text *t, const char *s, size_t *at, struct buf *ou
     size_t chars = reg_chars(s, &class, &number);
     if (chars) {
         int reg = find_reg(t, class, number);
+        assert(t->regs);
         buf_puts(out, name_of(t, &t->regs[reg]));
     } else if ((chars = label_chars(s)) != 0) {
         const char *last = memchr(s + 4, '_', chars - 4);
