@@ -261,9 +261,12 @@ static bool parse_dims(struct parser *p, struct init *in, int vector)
         if (in->dim_count > 0 || !parse_is_punct(p, ']')) {
             if (!parse_integer(p, &n))
                 return false;
-            if (n < 1 || n > PTX_MAX_VAR_BYTES)
+            if (n < 1)
                 return parse_error(p, DIAG_PTX_CONSTANT, t.line, t.col,
                                    "a dimension is at least 1");
+            if (n > PTX_MAX_VAR_BYTES)
+                return parse_error(p, DIAG_PTX_TOO_LARGE, t.line, t.col, v->name,
+                                   (int)PTX_MAX_VAR_BYTES, "bytes in one variable");
         }
         in->dims[in->dim_count++] = (uint64_t)n;
         if (!parse_need(p, ']', "']'"))

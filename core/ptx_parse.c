@@ -255,7 +255,7 @@ static bool parse_extent(struct parser *p, uint32_t extent[3])
             return false;
         if (v < 1 || v > 0x7fffffff)
             return parse_error(p, DIAG_PTX_CONSTANT, t.line, t.col,
-                               "an extent is at least 1");
+                               "an extent is 1 to 2147483647");
         extent[i] = (uint32_t)v;
         if (!parse_accept(p, ','))
             return true;
@@ -272,7 +272,7 @@ static bool parse_count(struct parser *p, uint32_t *count)
         return false;
     if (v < 0 || v > 0x7fffffff)
         return parse_error(p, DIAG_PTX_CONSTANT, t.line, t.col,
-                           "a count of at least 0 is expected here");
+                           "a count of 0 to 2147483647 is expected here");
     *count = (uint32_t)v;
     return true;
 }

@@ -548,6 +548,20 @@ void endless_report(struct cluster *c)
     free(s.at);
 }
 
+/* Check 28: registers are waited for, and a warp keeps those that it should give up. */
+static struct warp *who_keeps_registers(const struct stuck *s, char *text, size_t bytes)
+{
+    for (int i = 0; i < s->count; i++) {
+        const struct waiter *x = &s->at[i];
+        struct warp *keeps = x->wait && registers_waits(x->w, x->pc)
+                                 ? registers_kept(x->w->cta, text, bytes)
+                                 : NULL;
+        if (keeps)
+            return keeps;
+    }
+    return NULL;
+}
+
 void deadlock_report(struct cluster *c)
 {
     struct stuck s = find_waiters(c);
@@ -563,8 +577,11 @@ void deadlock_report(struct cluster *c)
     first->w->cur_pc = first->pc;
     first->w->cur_lanes = first->lanes;
     enum check check = check_of(&s, first);
-    report(c->grid, first->w, check, "nobody can go on; %s", what);
-    if (check == CHECK_BYTE_COUNT || check == CHECK_ARRIVAL_COUNT)
+    struct warp *keeps = who_keeps_registers(&s, what, sizeof what);
+    if (keeps)
+        check = CHECK_REGISTERS;
+    report(c->grid, keeps ? keeps : first->w, check, "nobody can go on; %s", what);
+    if (check != CHECK_DEADLOCK)
         report_hang(c->grid);
     if (check == CHECK_ARRIVAL_COUNT)
         report_mend(c->grid, "let the count of mbarrier.init be the number of arrivals "

@@ -69,6 +69,10 @@ void wgmma_free(struct cta *c);
 
 /* ---- exec_regs.c */
 bool registers_cta_end(struct warp *w, struct cta *c);
+/* At a standstill: is what stands at `pc` a setmaxnreg that waits for registers? */
+bool registers_waits(const struct warp *w, uint32_t pc);
+/* ... and which warp keeps some that its group has given up; NULL: none. */
+struct warp *registers_kept(const struct cta *c, char *text, size_t bytes);
 void registers_free(struct cta *c);
 
 /* ---- check_spin.c */

@@ -4,6 +4,7 @@
  * change; what stays is the account: what a warp gives up goes to the pool of its
  * block, and an increase waits until the pool has enough.  All four warps of a warp
  * group must make the same changes, with a barrier between two of them. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "emu/cluster.h"
@@ -195,23 +196,55 @@ bool decode_SETMAXNREG(struct decoder *d, struct op *o)
     return true;
 }
 
-/* The block's last thread exits: who has left out a change that its group made? */
-bool registers_cta_end(struct warp *w, struct cta *c)
+/* The first warp that lacks a change which its group has made; -1: none. */
+static int who_left_out(const struct cta *c)
 {
     const struct registers *r = c->registers;
-    if (!r || c->cluster->grid->no_checks)
-        return true;
-    for (int i = 0; i < c->warp_count; i++) {
-        const struct group_registers *group = &r->groups[i / GROUP_WARPS];
-        uint32_t made = r->warps[i].changes;
-        if (made >= group->known)
-            continue;
-        w->cur_pc = group->pcs[made];
-        report(c->cluster->grid, w, CHECK_REGISTERS,
-               "all warps of a warp group must execute the same setmaxnreg; warp %d of "
-               "group %d has exited without this one",
-               i, i / GROUP_WARPS);
-        return false;
-    }
-    return true;
+    for (int i = 0; r && i < c->warp_count; i++)
+        if (r->warps[i].changes < r->groups[i / GROUP_WARPS].known)
+            return i;
+    return -1;
+}
+
+/* `w` is whom the report names. */
+static bool blame_left_out(struct warp *w, const struct cta *c, int i, const char *how)
+{
+    const struct registers *r = c->registers;
+    w->cur_pc = r->groups[i / GROUP_WARPS].pcs[r->warps[i].changes];
+    report(c->cluster->grid, w, CHECK_REGISTERS,
+           "all warps of a warp group must execute the same setmaxnreg; warp %d of "
+           "group %d %s without this one",
+           i, i / GROUP_WARPS, how);
+    return false;
+}
+
+/* The block's last thread exits. */
+bool registers_cta_end(struct warp *w, struct cta *c)
+{
+    int i = c->cluster->grid->no_checks ? -1 : who_left_out(c);
+    return i < 0 || blame_left_out(w, c, i, "has exited");
+}
+
+bool registers_waits(const struct warp *w, uint32_t pc)
+{
+    return grid_of(w)->kernel->ops[pc].insn->op == PTX_SETMAXNREG;
+}
+
+struct warp *registers_kept(const struct cta *c, char *text, size_t bytes)
+{
+    const struct registers *r = c->registers;
+    int i = c->cluster->grid->no_checks ? -1 : who_left_out(c);
+    if (i < 0)
+        return NULL;
+    struct warp *w = &c->warps[i];
+    for (uint32_t rest = w->live & w->parked; rest; rest &= rest - 1)
+        if (registers_waits(w, w->pc[bits_lowest(rest)]))
+            return NULL; /* it may yet come to that change */
+    w->cur_pc = r->groups[i / GROUP_WARPS].pcs[r->warps[i].changes];
+    w->cur_lanes = ALL_LANES;
+    snprintf(text, bytes,
+             "warp %d of group %d %s without this setmaxnreg, which the others of its "
+             "group have executed",
+             i, i / GROUP_WARPS, w->live ? "waits elsewhere" : "has exited");
+    return w;
 }

@@ -12,6 +12,7 @@
 #include "emu/env.h"
 #include "emu/memory.h"
 #include "emu/report.h"
+#include "emu/role.h"
 #include "emu/timeline.h"
 
 #define PARAM_ALIGN_BYTES 128
@@ -436,13 +437,33 @@ struct schedules {
     struct deviations plan, record;
 };
 
+/* starve names a label that is not there: one line for a module, not for a launch. */
+static void tell_label(const struct CUfunc_st *f)
+{
+    static const struct ptx_module *told;
+    const char *label = rule_label(grid.strategy, &grid.rule);
+    char labels[512], line[1024];
+    if (!label || told == f->module->ptx ||
+        role_labels(f->module->ptx, label, labels, sizeof labels))
+        return;
+    told = f->module->ptx;
+    snprintf(
+        line, sizeof line,
+        "FP4EMU_STRATEGY=starve:%s: nobody is held back, as kernel %s has no branch "
+        "to such a label; %s%s\n",
+        label, f->ptx->name, labels[0] ? "its module has " : "its module has none",
+        labels);
+    write_report(line, "");
+}
+
 /* What the environment says of this launch's schedule.  A file that is gone or broken
  * means an empty plan, and one line that says so. */
-static void begin_schedules(struct schedules *s)
+static void begin_schedules(struct schedules *s, const struct CUfunc_st *f)
 {
     const struct env *e = env();
     char why[STRATEGY_MAX_TEXT + 100], line[STRATEGY_MAX_TEXT + 200];
     *s = (struct schedules){.record.launch = grid.id};
+    tell_label(f);
     grid.plan = grid.strategy == STRATEGY_REPLAY ? &s->plan : NULL;
     grid.record = e->record && strategy_explores(grid.strategy) ? &s->record : NULL;
     if (!grid.plan || deviations_read(&s->plan, e->rule.path, grid.id, why, sizeof why))
@@ -502,7 +523,7 @@ CUresult launch_run(const struct launch *l)
     atomic_store(&launch_ctas, (unsigned long long)l->dim[0] * l->dim[1] * l->dim[2]);
     atomic_store(&launch_seconds, 0.0);
     fill_grid(l, r);
-    begin_schedules(&schedules);
+    begin_schedules(&schedules, l->function);
     begin_trace();
     atomic_store(&launch_running, true);
 

@@ -98,7 +98,7 @@ static bool next_argument(struct printing *p, uint32_t bytes, uint64_t *value)
 static bool convert(struct printing *p, char *spec, size_t spec_bytes, char letter,
                     bool is_long)
 {
-    char out[512];
+    char out[MAX_TEXT + 1];
     uint64_t x;
     int n = 0;
     size_t end = spec_bytes;
@@ -156,25 +156,51 @@ static bool convert(struct printing *p, char *spec, size_t spec_bytes, char lett
     return true;
 }
 
-/* Copies flags, width and precision into `spec`; a star takes an argument. */
+/* A width or a precision: digits, or a star that takes an argument.  No more than there
+ * is room for, since what lies behind is cut off: a kernel may ask for a gigabyte. */
+static bool read_extent(struct printing *p, const char **format, int *extent)
+{
+    const char *s = *format;
+    const int room = (int)(sizeof p->text - p->used);
+    uint64_t x;
+    *extent = 0;
+    if (*s == '*') {
+        if (!next_argument(p, 4, &x))
+            return false;
+        *extent = (int)s32_of((uint32_t)x);
+        s++;
+    } else {
+        for (; *s >= '0' && *s <= '9'; s++)
+            *extent = *extent < MAX_TEXT ? *extent * 10 + (*s - '0') : MAX_TEXT;
+    }
+    *extent = *extent > room ? room : *extent < -room ? -room : *extent;
+    *format = s;
+    return true;
+}
+
+/* Copies flags, width and precision into `spec`, of `cap` bytes. */
 static bool read_spec(struct printing *p, const char **format, char *spec, size_t cap,
                       size_t *used, bool *is_long)
 {
     const char *s = *format;
+    int width, precision = -1, n = 0;
     spec[(*used)++] = '%';
-    for (; *s && strchr("-+ #0123456789.*", *s); s++) {
-        uint64_t x;
-        if (*used + 16 > cap)
-            continue;
-        if (*s != '*') {
+    for (; *s && strchr("-+ #0", *s); s++)
+        if (*used < cap / 2)
             spec[(*used)++] = *s;
-            continue;
-        }
-        if (!next_argument(p, 4, &x))
+    if (!read_extent(p, &s, &width))
+        return false;
+    if (*s == '.') {
+        s++;
+        if (!read_extent(p, &s, &precision))
             return false;
-        int n = snprintf(spec + *used, cap - *used, "%d", s32_of((uint32_t)x));
-        *used += n > 0 ? (size_t)n : 0;
     }
+    /* A negative width is a flag and a width, a negative precision none. */
+    if (width)
+        n = snprintf(spec + *used, cap - *used, "%d", width);
+    *used += (size_t)n;
+    n = precision < 0 ? 0 : snprintf(spec + *used, cap - *used, ".%d", precision);
+    *used += (size_t)n;
     for (; *s && strchr("hlLqjzt", *s); s++)
         *is_long |= *s != 'h';
     *format = s;

@@ -9,6 +9,7 @@
 #include "emu/hb.h"
 #include "emu/launch_control.h"
 #include "emu/report.h"
+#include "emu/role.h"
 
 #include <fenv.h>
 #include <pthread.h>
@@ -310,13 +311,11 @@ static void free_list(struct cluster *c)
 static uint32_t find_label(const struct grid *g)
 {
     const struct kernel *k = g->kernel;
-    bool named = g->strategy == STRATEGY_STARVE && g->rule.last < g->rule.first;
-    for (uint32_t pc = 0; named && pc < k->op_count; pc++) {
-        const struct op *o = &k->ops[pc];
-        if (o->insn->op == PTX_BRA && o->insn->operand_count == 1 &&
-            o->insn->operands[0].name &&
-            strcmp(o->insn->operands[0].name, g->rule.name) == 0)
-            return o->target;
+    const char *name = rule_label(g->strategy, &g->rule);
+    for (uint32_t pc = 0; name && pc < k->op_count; pc++) {
+        const char *label = role_branch(k->ops[pc].insn);
+        if (label && strcmp(label, name) == 0)
+            return k->ops[pc].target;
     }
     return UINT32_MAX;
 }

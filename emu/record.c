@@ -23,7 +23,8 @@
 
 static bool refuse(char *why, size_t bytes, const char *path, int line)
 {
-    snprintf(why, bytes, "%s:%d: not a line of a schedule", path, line);
+    snprintf(why, bytes, "%s:%d: not a line of a schedule as FP4EMU_RECORD writes them",
+             path, line);
     return false;
 }
 

@@ -45,14 +45,51 @@ static bool never_goes_on(const struct op *o)
             o->insn->op == PTX_EXIT || o->insn->op == PTX_TRAP);
 }
 
+const char *role_branch(const struct ptx_insn *i)
+{
+    return i->op == PTX_BRA && i->operand_count == 1 ? i->operands[0].name : NULL;
+}
+
 static const char *label_at(const struct kernel *k, uint32_t pc)
 {
     for (uint32_t i = 0; i < k->op_count; i++) {
-        const struct op *o = &k->ops[i];
-        if (o->insn->op == PTX_BRA && o->target == pc && o->insn->operand_count == 1)
-            return o->insn->operands[0].name;
+        const char *label = role_branch(k->ops[i].insn);
+        if (label && k->ops[i].target == pc)
+            return label;
     }
     return NULL;
+}
+
+/* Has an earlier branch gone there? */
+static bool is_known(const struct ptx_func *f, int count, const char *label)
+{
+    for (int i = 0; i < count; i++) {
+        const char *earlier = role_branch(&f->insns[i]);
+        if (earlier && strcmp(earlier, label) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool role_labels(const struct ptx_module *m, const char *wanted, char *text,
+                 size_t bytes)
+{
+    size_t used = 0;
+    bool found = false;
+    text[0] = '\0';
+    for (int i = 0; i < m->func_count; i++)
+        for (int k = 0; k < m->funcs[i]->insn_count; k++) {
+            const char *label = role_branch(&m->funcs[i]->insns[k]);
+            found = found || (label && strcmp(label, wanted) == 0);
+            if (!label || used >= bytes || is_known(m->funcs[i], k, label))
+                continue;
+            int n =
+                snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", label);
+            used += n > 0 ? (size_t)n : 0;
+        }
+    if (used >= bytes)
+        memcpy(text + bytes - 4, "...", 4);
+    return found;
 }
 
 struct role role_of(const struct warp *w)

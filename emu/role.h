@@ -19,6 +19,12 @@ struct role role_of(const struct warp *w);
 /* "MMA, line 230"; "" when it has none. */
 const char *role_text(const struct warp *w, char *text, size_t bytes);
 
+/* The label that a branch goes to; NULL: it is none. */
+const char *role_branch(const struct ptx_insn *i);
+/* Does a branch of the module go to `wanted`?  `text`: the labels that any goes to. */
+bool role_labels(const struct ptx_module *m, const char *wanted, char *text,
+                 size_t bytes);
+
 /* A branch back to `pc`. */
 void role_loop(struct warp *w, uint32_t pc);
 

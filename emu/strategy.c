@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "emu/machine.h"
+#include "emu/choice.h"
 
 const char strategy_forms[] = "eager, lazy, reverse, random[:P], pct[:D[:N]], "
                               "starve:W, delay:OP[:N], replay:FILE";
@@ -131,7 +131,10 @@ static bool parse_replay(const char *p, struct rule *r, char *why, size_t bytes)
     if (!f)
         return refuse(why, bytes, strerror(errno));
     fclose(f);
-    return true;
+    struct deviations d;
+    bool ok = deviations_read(&d, p, 0, why, bytes);
+    deviations_free(&d);
+    return ok;
 }
 
 bool strategy_parse(const char *text, enum strategy *strategy, struct rule *rule,

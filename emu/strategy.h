@@ -49,6 +49,12 @@ const char *strategy_text(enum strategy strategy, const struct rule *rule, char 
 /* The forms of the table above, for messages: "eager, lazy, ...". */
 extern const char strategy_forms[];
 
+/* The label that starve names; NULL: none. */
+static inline const char *rule_label(enum strategy s, const struct rule *r)
+{
+    return s == STRATEGY_STARVE && r->last < r->first ? r->name : NULL;
+}
+
 /* Does asynchronous work wait until nothing else can run? */
 static inline bool strategy_is_late(enum strategy s)
 {

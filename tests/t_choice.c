@@ -275,8 +275,8 @@ TEST(lines_that_are_none_are_told)
         make_file(text);
         if (read_all(0, &d, why))
             test_fail(__FILE__, __LINE__, "taken: %s", bad[i]);
-        snprintf(want, sizeof want, "%s:3: not a line of a schedule", path);
-        CHECK_STR(why, want);
+        snprintf(want, sizeof want, "%s:3: not a line of a schedule ", path);
+        CHECK(strncmp(why, want, strlen(want)) == 0);
         CHECK_EQ(d.count, 0);
     }
     unlink(path);

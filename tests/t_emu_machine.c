@@ -486,6 +486,35 @@ TEST(vprintf_formats_each_lane)
     done(&r);
 }
 
+/* %999999999d %.*f, with a star of -2147483648 and what is cut off behind 4096 bytes.
+ */
+static const char wide[] = HEAD
+    ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 v);\n"
+    ".global .align 1 .b8 fmt[40] = "
+    "{37,46,42,102,124,37,42,100,124,37,48,51,100,124,37,57,57,57,57,57,57,57,57,57,"
+    "100,33};\n" /* %.*f|%*d|%03d|%999999999d! */
+    ".visible .entry test(.param .u64 y) {\n"
+    ".local .align 8 .b8 args[64];\n"
+    ".reg .b32 n; .reg .b64 l, g, f;\n"
+    "mov.u64 l, args; cvta.local.u64 g, l;\n"
+    "st.local.u32 [l], 0x80000000; st.local.f64 [l+8], 0d3ff0000000000000;\n"
+    "st.local.u32 [l+16], -3; st.local.u32 [l+20], 7;\n"
+    "st.local.u32 [l+24], 5; st.local.u32 [l+28], 6;\n"
+    "mov.u64 f, fmt; cvta.global.u64 f, f;\n"
+    "{ .param .b64 p0, p1; .param .b32 q; st.param.b64 [p0], f; st.param.b64 [p1], g;\n"
+    "call.uni (q), vprintf, (p0, p1); } }\n";
+
+TEST(printing_is_as_wide_as_there_is_room)
+{
+    struct run r;
+    prepare(&r, wide, 1, 1);
+    char *text = capture(r.arena, stdout, &r, true);
+    CHECK(strncmp(text, "1.000000|7  |005|    ", 21) == 0);
+    CHECK_EQ(strlen(text), 4096);
+    CHECK_EQ(text[4095], '6');
+    done(&r);
+}
+
 TEST(printing_has_a_limit)
 {
     struct run r;

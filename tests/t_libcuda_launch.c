@@ -707,6 +707,35 @@ TEST(quiet_is_quiet)
     CHECK_EQ(bytes_on_stderr(true), 0);
 }
 
+TEST(a_label_that_is_not_there_is_told_once)
+{
+    const char *path = test_tmp_path("label");
+    int saved = dup(STDERR_FILENO);
+    FILE *f = fopen(path, "w");
+    CHECK(f && saved >= 0);
+    setenv("FP4EMU_STRATEGY", "starve:LODER", 1);
+    api_start();
+    CUfunction k = load_function(HEAD("sm_100") ".visible .entry k()\n{\n"
+                                                "  .reg .pred p;\n"
+                                                "  setp.eq.u32 p, 0, 0;\n"
+                                                "  @p bra LOADER;\n"
+                                                "  @p bra LOADER;\n"
+                                                "  @p bra END;\n"
+                                                "LOADER:\nEND:\n  ret;\n}\n",
+                                 "k");
+    fflush(NULL);
+    dup2(fileno(f), STDERR_FILENO);
+    CUresult r = launch(k, 1, 32, NULL), again = launch(k, 1, 32, NULL);
+    fflush(NULL);
+    dup2(saved, STDERR_FILENO);
+    fclose(f);
+    CHECK_EQ(r, CUDA_SUCCESS);
+    CHECK_EQ(again, CUDA_SUCCESS);
+    CHECK_STR(file_text(path),
+              "FP4EMU_STRATEGY=starve:LODER: nobody is held back, as kernel k has no "
+              "branch to such a label; its module has LOADER, END\n");
+}
+
 /* ---- captures and graphs */
 
 TEST(captured_work_runs_when_its_graph_does)

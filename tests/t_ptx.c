@@ -595,7 +595,7 @@ TEST(each_refusal_names_its_place)
         {"  .global .b32 n[2] = {1,2,3};", "ptx-init", 5, 28},
         {"  .global .f32 n = 5;", "ptx-constant", 5, 20},
         {"  .reg .b32 big<2000000>;", "ptx-too-large", 5, 17},
-        {"  .shared .b8 big[2000000000];", "ptx-constant", 5, 19},
+        {"  .shared .b8 big[2000000000];", "ptx-too-large", 5, 19},
         {"  @r2d2 exit;", "ptx-undeclared", 5, 4},
         {"  @r ;", "ptx-syntax", 5, 6},
         {"  ;", "ptx-syntax", 5, 3},

@@ -124,6 +124,23 @@ TEST(what_is_no_strategy)
     CHECK(!parse("pct:99") && strstr(why, "depth of 1 to 64"));
 }
 
+TEST(a_replay_of_something_else_is_refused)
+{
+    char text[512];
+    const char *path = test_tmp_path("schedule.txt");
+    FILE *f = fopen(path, "w");
+    CHECK(f != NULL);
+    fputs("launch 0 k\n0 w1 2.0 -> w2  # line 7\n", f);
+    CHECK_EQ(fclose(f), 0);
+    snprintf(text, sizeof text, "replay:%s", path);
+    CHECK(parse(text));
+    f = fopen(path, "a");
+    CHECK(f != NULL);
+    fputs("this is not a schedule\n", f);
+    CHECK_EQ(fclose(f), 0);
+    CHECK(!parse(text) && strstr(why, "schedule.txt:3: not a line of a schedule"));
+}
+
 TEST(long_texts_are_refused_not_cut)
 {
     char text[STRATEGY_MAX_TEXT + 200];
