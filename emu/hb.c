@@ -101,6 +101,14 @@ static void remark_maps(struct grid *g)
     }
 }
 
+void hb_grid_undo(struct grid *g)
+{
+    hb_memory_undo(g->hb->memory);
+    hb_memory_free(g->hb->memory);
+    g->hb->memory = hb_memory_new();
+    memset(g->hb->maps, 0, g->param_bytes / 64 + 1);
+}
+
 void hb_grid_end(struct grid *g)
 {
     if (!g->hb)

@@ -176,6 +176,8 @@ struct hb_grid {
 
 void hb_grid_begin(struct grid *g); /* g->hb stays NULL when checks are off */
 void hb_grid_end(struct grid *g);
+/* Global memory as the grid found it, and nothing known of it. */
+void hb_grid_undo(struct grid *g);
 void hb_cluster_new(struct cluster *c);
 void hb_cluster_reset(struct cluster *c);
 void hb_cluster_free(struct cluster *c);
@@ -384,6 +386,7 @@ void hb_bulk_waited(struct warp *w, uint32_t lanes, const uint32_t *closed,
 
 struct hb_memory *hb_memory_new(void);
 void hb_memory_free(struct hb_memory *m);
+void hb_memory_undo(struct hb_memory *m); /* of what it has kept */
 bool hb_global_access(struct warp *w, const uint64_t *address, uint32_t lanes,
                       uint32_t bytes, enum hb_access how);
 /* Is the allocation there one that the grid writes?  `write`: it is now. */

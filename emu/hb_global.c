@@ -41,6 +41,7 @@ struct history {
 
 struct page {
     struct history writes[2], reads[2]; /* weak, strong */
+    uint8_t *before;                    /* its bytes when the grid began */
 };
 
 struct early { /* a read; from, to and origin of `run` are not used */
@@ -95,6 +96,8 @@ static void page_free(struct page *p)
         free(p->reads[i].last.at);
         free(p->reads[i].older.at);
     }
+    if (p)
+        free(p->before);
     free(p);
 }
 
@@ -118,6 +121,37 @@ void hb_memory_free(struct hb_memory *m)
     hb_flags_delete(m->flags);
     pthread_mutex_destroy(&m->lock);
     free(m);
+}
+
+/* ---- undoing what a grid has written, so that it can be run once more */
+
+static uint64_t page_bytes(const struct area *a, uint64_t number)
+{
+    uint64_t left = a->bytes - number * PAGE_BYTES;
+    return left < PAGE_BYTES ? left : PAGE_BYTES;
+}
+
+static uint8_t *page_host(const struct area *a, uint64_t number)
+{
+    return (uint8_t *)(uintptr_t)(a->address + number * PAGE_BYTES);
+}
+
+/* In front of the first write. */
+static void keep_before(struct page *p, const struct area *a, uint64_t number)
+{
+    if (p->before)
+        return;
+    p->before = must(malloc(PAGE_BYTES));
+    memcpy(p->before, page_host(a, number), page_bytes(a, number));
+}
+
+void hb_memory_undo(struct hb_memory *m)
+{
+    for (int i = 0; i < AREA_HASH; i++)
+        for (struct area *a = m->areas[i]; a; a = a->next)
+            for (uint64_t k = 0; a->pages && k * PAGE_BYTES < a->bytes; k++)
+                if (a->pages[k] && a->pages[k]->before)
+                    memcpy(page_host(a, k), a->pages[k]->before, page_bytes(a, k));
 }
 
 static struct area **slot_of(struct hb_memory *m, uint64_t address)
@@ -314,6 +348,10 @@ static bool blame(const struct pass *x, const struct run *r, uint32_t lanes, boo
     uint32_t from = r->from > x->me.from ? r->from : x->me.from;
     uint32_t to = r->to < x->me.to ? r->to : x->me.to;
     bool writes = x->how != HB_READ;
+    if (r->cluster != x->me.cluster && g->may_repeat) {
+        atomic_store(&g->repeat, true);
+        return false;
+    }
     if (!report_wants(g, check))
         return true;
     x->w->cur_lanes = lanes_of(&x->me, from, to);
@@ -486,6 +524,8 @@ static bool visit(struct pass *x, struct area *a, uint64_t address, uint64_t byt
         if (!check_history(x, (*p)->writes, true) ||
             (x->how != HB_READ && !check_history(x, (*p)->reads, false)))
             return false;
+        if (x->how != HB_READ && x->w->cta->cluster->grid->may_repeat)
+            keep_before(*p, a, at / PAGE_BYTES);
         if (!x->looks)
             put_access(*p, &x->me, x->how != HB_READ);
         at = stop;

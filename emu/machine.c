@@ -4,8 +4,12 @@
  * it. One that waits for what another one has to write to global memory is laid aside
  * and taken up again when that memory has changed.  Kernels whose result may depend on
  * who comes first (kernel->order_matters) run on one thread, so that every run of a
- * launch gives the same bits whatever the number of threads. */
+ * launch gives the same bits whatever the number of threads.  What a kernel does with
+ * plain loads and stores shows only when two clusters meet in the same bytes
+ * (hb_global.c): then all is undone, and the grid runs once more, on one thread. */
+#include "emu/choice.h"
 #include "emu/cluster.h"
+#include "emu/coverage.h"
 #include "emu/hb.h"
 #include "emu/launch_control.h"
 #include "emu/report.h"
@@ -100,7 +104,7 @@ static void note_unlaunched(const struct run *r)
 static bool is_wanted(const struct run *r, uint64_t number)
 {
     unsigned long long failed = atomic_load(&r->grid->failed_cluster);
-    return failed == 0 || number < failed - 1;
+    return !atomic_load(&r->grid->repeat) && (failed == 0 || number < failed - 1);
 }
 
 /* As on a device, a cluster that waits for one that finds no room never sees it. */
@@ -177,7 +181,7 @@ static struct cluster *choose(struct run *r)
         return pop(r);
     if (r->running == 0) {
         r->stop = true;
-        if (r->stuck && failed == 0) {
+        if (r->stuck && failed == 0 && !atomic_load(&r->grid->repeat)) {
             deadlock_report(r->stuck);
             note_unlaunched(r);
         }
@@ -288,6 +292,25 @@ void global_unlock(struct grid *g)
     pthread_mutex_unlock(&r->memory);
 }
 
+/* As it was before the first of them ran. */
+static void undo(struct grid *g)
+{
+    hb_grid_undo(g);
+    report_reset(g->report);
+    if (g->coverage) {
+        coverage_free(g->coverage);
+        g->coverage = coverage_new();
+    }
+    if (g->record)
+        g->record->count = 0;
+    atomic_store(&g->ctas_done, 0);
+    atomic_store(&g->steps, 0);
+    atomic_store(&g->visible, 0);
+    atomic_store(&g->global_events, 0);
+    atomic_store(&g->failed_cluster, 0);
+    atomic_store(&g->repeat, false);
+}
+
 static int thread_count(const struct grid *g, uint64_t clusters)
 {
     long count = g->threads > 0 ? g->threads : sysconf(_SC_NPROCESSORS_ONLN);
@@ -320,10 +343,10 @@ static uint32_t find_label(const struct grid *g)
     return UINT32_MAX;
 }
 
-bool grid_run(struct grid *g)
+/* On so many host threads. */
+static void run_once(struct grid *g, int wanted)
 {
     struct run r = {.grid = g};
-    g->starve_pc = find_label(g);
     r.cluster_count = cluster_total(g);
     r.first_count = r.cluster_count;
     if (g->first_clusters && g->first_clusters < r.cluster_count)
@@ -334,9 +357,8 @@ bool grid_run(struct grid *g)
     pthread_mutex_init(&r.memory, NULL);
     pthread_cond_init(&r.changed, NULL);
     g->run = &r;
-    hb_grid_begin(g);
     pthread_t threads[MAX_THREADS];
-    int wanted = thread_count(g, r.first_count), started = 0;
+    int started = 0;
     /* The caller's thread is one of them: it is there when no other can be had. */
     while (started < wanted - 1 &&
            pthread_create(&threads[started], NULL, work, &r) == 0)
@@ -348,11 +370,28 @@ bool grid_run(struct grid *g)
     free_list(r.ready);
     free_list(r.stuck);
     free_list(r.spare);
-    hb_grid_end(g);
-    tmap_edits_free(g);
     pthread_cond_destroy(&r.changed);
     pthread_mutex_destroy(&r.memory);
     pthread_mutex_destroy(&r.lock);
     g->run = NULL;
+}
+
+bool grid_run(struct grid *g)
+{
+    uint64_t clusters = cluster_total(g), first = g->first_clusters;
+    int threads = thread_count(g, first && first < clusters ? first : clusters);
+    g->starve_pc = find_label(g);
+    hb_grid_begin(g);
+    /* Of tensor maps that change, and of a trace, nothing is taken back. */
+    g->may_repeat = threads > 1 && g->hb && !g->kernel->edits_maps && !g->trace;
+    atomic_store(&g->repeat, false);
+    run_once(g, threads);
+    if (atomic_load(&g->repeat)) {
+        undo(g);
+        g->may_repeat = false;
+        run_once(g, 1);
+    }
+    hb_grid_end(g);
+    tmap_edits_free(g);
     return report_check(g->report) == CHECK_NONE;
 }

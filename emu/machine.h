@@ -380,9 +380,11 @@ struct grid {
     atomic_ullong printed;       /* bytes by printf */
     atomic_ullong global_events; /* counts changes of global memory */
     atomic_ullong failed_cluster; /* 1 + lowest number of a cluster that has failed */
-    void *run;                    /* of the running machine */
-    struct hb_grid *hb;           /* hb.h */
-    struct edit *edits;           /* of tensor maps: owned by exec_tmap.c */
+    bool may_repeat;    /* several host threads, and what they write can be undone */
+    atomic_bool repeat; /* clusters are in conflict: once more, on one host thread */
+    void *run;          /* of the running machine */
+    struct hb_grid *hb; /* hb.h */
+    struct edit *edits; /* of tensor maps: owned by exec_tmap.c */
 };
 
 /* Runs the grid to its end.  False: g->report holds the error.  The lock that makes

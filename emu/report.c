@@ -59,13 +59,20 @@ static void clear(struct entry *e)
     *e = (struct entry){.check = CHECK_NONE};
 }
 
+void report_reset(struct report *r)
+{
+    clear(&r->error);
+    for (int i = 0; i < r->warning_count; i++)
+        clear(&r->warnings[i]);
+    r->warning_count = r->left_out = 0;
+    newest = NULL;
+}
+
 void report_free(struct report *r)
 {
     if (!r)
         return;
-    clear(&r->error);
-    for (int i = 0; i < r->warning_count; i++)
-        clear(&r->warnings[i]);
+    report_reset(r);
     pthread_mutex_destroy(&r->lock);
     free(r->text);
     free(r);

@@ -13,6 +13,7 @@
 
 struct report *report_new(void);
 void report_free(struct report *r);
+void report_reset(struct report *r); /* as if it were new */
 /* Of the error; CHECK_NONE: the launch was fine, but for warnings. */
 enum check report_check(const struct report *r);
 /* Has the kernel come to a standstill, as far as the error tells? */

@@ -715,7 +715,7 @@ static bool finish(struct cluster *c)
 static bool is_overtaken(const struct cluster *c)
 {
     unsigned long long failed = atomic_load(&c->grid->failed_cluster);
-    return failed != 0 && failed - 1 < c->number;
+    return atomic_load(&c->grid->repeat) || (failed != 0 && failed - 1 < c->number);
 }
 
 /* Of the limit of steps, without anything that others can see. */
