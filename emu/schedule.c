@@ -533,7 +533,9 @@ static void after_turn(struct warp *w, enum turn turn, uint64_t events, uint64_t
                        struct round *r)
 {
     struct cluster *c = w->cta->cluster;
-    bool quiet = c->events == events && atomic_load(&c->grid->global_events) == global;
+    /* Asked once: what changes from here on is news to it. */
+    uint64_t now = atomic_load(&c->grid->global_events);
+    bool quiet = c->events == events && now == global;
     bool sleeps = turn == TURN_BLOCKED && (w->time_lanes || w->has_expired);
     bool blocks = turn == TURN_BLOCKED && !sleeps;
     r->timed |= w->read_clock;
@@ -553,7 +555,7 @@ static void after_turn(struct warp *w, enum turn turn, uint64_t events, uint64_t
         }
     }
     w->seen_events = c->events;
-    w->seen_global_events = atomic_load(&c->grid->global_events);
+    w->seen_global_events = now;
 }
 
 /* False: it has failed. */
