@@ -116,6 +116,83 @@ static void mention_reg(void *arg, int reg, bool write)
     widen(&m->intervals[reg], m->at);
 }
 
+/* ---- registers that a tcgen05.ld has still to fill
+ *
+ * Check 14 watches their slots until the load is waited for; so nobody else may have
+ * them until then, not even those of registers that nobody reads. */
+
+static void add_loaded(const struct ptx_operand *o, uint64_t *set)
+{
+    if (o->kind == PTX_OPND_REG)
+        add_bit(set, o->reg);
+    for (int i = 0; o->kind == PTX_OPND_VECTOR && i < o->item_count; i++)
+        add_loaded(&o->items[i], set);
+}
+
+static void widen_all(const struct flow_graph *g, const uint64_t *set,
+                      struct interval *v, int at)
+{
+    for (int r = 0; v && r < g->f->reg_count; r++)
+        if (has_bit(set, r))
+            widen(&v[r], at);
+}
+
+/* What is pending behind block `k`, in `set`; with `v` their intervals are widened. */
+static void pass_loads(const struct flow_graph *g, const struct block *k, uint64_t *set,
+                       struct interval *v)
+{
+    widen_all(g, set, v, k->from);
+    for (int i = k->from; i < k->to; i++) {
+        const struct ptx_insn *in = &g->f->insns[i];
+        if (in->op == PTX_TCGEN05_LD)
+            add_loaded(&in->operands[0], set);
+        if (in->op != PTX_TCGEN05_WAIT || !ptx_has(in, PTX_M_LD))
+            continue;
+        widen_all(g, set, v, i);
+        memset(set, 0, (size_t)g->words * sizeof *set);
+    }
+    widen_all(g, set, v, k->to - 1);
+}
+
+static bool add_pending(const struct flow_graph *g, uint64_t *pending, int block,
+                        const uint64_t *more)
+{
+    bool changed = false;
+    for (int i = 0; block >= 0 && i < g->words; i++) {
+        uint64_t *at = &pending[(size_t)block * (size_t)g->words + (size_t)i];
+        changed |= (more[i] & ~*at) != 0;
+        *at |= more[i];
+    }
+    return changed;
+}
+
+static void widen_pending(struct flow_graph *g, struct interval *v)
+{
+    const size_t words = (size_t)g->words;
+    bool any = false;
+    for (int i = 0; i < g->f->insn_count; i++)
+        any |= g->f->insns[i].op == PTX_TCGEN05_LD;
+    if (!any)
+        return;
+    uint64_t *pending = ARENA_ARRAY(g->arena, uint64_t, (size_t)g->block_count * words);
+    uint64_t *set = ARENA_ARRAY(g->arena, uint64_t, words);
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int b = 0; b < g->block_count; b++) {
+            const struct block *k = &g->blocks[b];
+            memcpy(set, pending + (size_t)b * words, words * sizeof *set);
+            pass_loads(g, k, set, NULL);
+            changed |= add_pending(g, pending, k->succs[0], set);
+            changed |= add_pending(g, pending, k->succs[1], set);
+            for (int i = 0; k->many && i < k->many->item_count; i++)
+                changed |= add_pending(g, pending,
+                                       g->block_of_insn[k->many->items[i].target], set);
+        }
+    }
+    for (int b = 0; b < g->block_count; b++)
+        pass_loads(g, &g->blocks[b], pending + (size_t)b * words, v);
+}
+
 static struct interval *find_intervals(struct flow_graph *g)
 {
     const struct ptx_func *f = g->f;
@@ -141,6 +218,7 @@ static struct interval *find_intervals(struct flow_graph *g)
                 widen(&v[r], k->to - 1);
         }
     }
+    widen_pending(g, v);
     return v;
 }
 
