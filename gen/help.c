@@ -45,16 +45,18 @@ static const char *const remarks[] = {
     [VERB_PLAN] = "Shared memory, tensor memory, barriers, warps and the schedule.\n"
                   "\n"
                   "  gen plan --tile 128x192 --stages 3\n",
-    [VERB_RUN] = "KERNEL.ptx is what gen wrote; all that a launch needs is inside it.  "
-                 "A CONFIG\n"
-                 "(name.lua, or a built-in one) is generated first.  M, N and K come "
-                 "from --a and\n"
-                 "--b where these are given; else the data is random, from the seed.\n"
-                 "\n"
-                 "  gen run kernel.ptx -m 300 -n 520 -k 1088 --check\n"
-                 "  gen run --tile 128x256 -m 4096 -n 4096 -k 4096 --driver emu "
-                 "--check --seed 7\n"
-                 "  gen run --tile 128x128 --a x.npy --b w.npy --out y.npy\n",
+    [VERB_RUN] =
+        "KERNEL.ptx is what gen wrote; all that a launch needs is inside it.  "
+        "A CONFIG\n"
+        "(name.lua, or a built-in one) is generated first.  M, N and K come "
+        "from --a and\n"
+        "--b where these are given; else the data is random, from the seed.\n"
+        "\n"
+        "  gen run kernel.ptx -m 300 -n 520 -k 1088 --check\n"
+        "  gen run --tile 128x256 -m 4096 -n 4096 -k 4096 --driver emu "
+        "--check --seed 7\n"
+        "  gen run --tile 128x128 --a x.npy --b w.npy --out y.npy\n"
+        "  gen run quantize_nvfp4 --x x.npy --out codes=q.npy --out scales=s.npy\n",
     [VERB_CHECK] = "The kernel runs on the emulator: with asynchronous work as early "
                    "and as late as\n"
                    "may be, with each warp held back in turn, and with chance choosing "

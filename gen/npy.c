@@ -12,10 +12,14 @@
 #define MAX_HEADER_BYTES (1u << 20) /* ours are under 100 */
 #define MAX_SIDE 0x7fffffffu
 
+enum wanted { NUMBERS, BYTES, BOTH };
+
 struct reader {
     FILE *file;
     const char *path;
     struct diags *d;
+    enum wanted wanted;
+    bool void_is_bf16;
     char *header;   /* the dictionary, NUL-terminated */
     const char *at; /* in it */
     bool fortran;
@@ -194,29 +198,38 @@ static bool read_dictionary(struct reader *r)
     return true;
 }
 
-static bool read_type(const struct reader *r, bool void_is_bf16, enum npy_type *out)
+static bool read_type(const struct reader *r, enum npy_type *out)
 {
+    static const char *const allowed[] = {
+        [NUMBERS] = "'<f4', '<f2' and bf16 as '|V2' are",
+        [BYTES] = "bytes, '|u1', are",
+        [BOTH] = "'<f4', '<f2', bf16 as '|V2', and packed codes as '|u1' are",
+    };
     const char *t = r->descr;
     if (t[0] == '>') {
         diag_add(r->d, DIAG_NPY_ENDIAN, place(r), t);
         return false;
     }
     bool is_void = strcmp(t, "|V2") == 0 || strcmp(t, "<V2") == 0;
-    if (is_void && !void_is_bf16) {
+    if (is_void && r->wanted != BYTES && !r->void_is_bf16) {
         diag_add(r->d, DIAG_NPY_VOID, place(r), t);
         return false;
     }
-    if (strcmp(t, "<f4") == 0) {
+    bool is_known = true;
+    if (strcmp(t, "<f4") == 0)
         *out = NPY_F32;
-    } else if (strcmp(t, "<f2") == 0) {
+    else if (strcmp(t, "<f2") == 0)
         *out = NPY_F16;
-    } else if (is_void) {
+    else if (strcmp(t, "|u1") == 0 || strcmp(t, "<u1") == 0)
+        *out = NPY_U8;
+    else if (is_void)
         *out = NPY_BF16;
-    } else {
-        diag_add(r->d, DIAG_NPY_TYPE, place(r), t);
-        return false;
-    }
-    return true;
+    else
+        is_known = false;
+    if (is_known && (r->wanted == BOTH || (r->wanted == BYTES) == (*out == NPY_U8)))
+        return true;
+    diag_add(r->d, DIAG_NPY_TYPE, place(r), t, allowed[r->wanted]);
+    return false;
 }
 
 static size_t elem_bytes(enum npy_type type)
@@ -253,12 +266,30 @@ static bool check_bytes(const struct reader *r, uint64_t want)
     return false;
 }
 
+static bool read_u8(const struct reader *r, uint64_t elems, struct npy *out)
+{
+    out->bytes = elems < SIZE_MAX ? malloc(elems + 1) : NULL;
+    if (!out->bytes) {
+        diag_add(r->d, DIAG_NPY_MEMORY, place(r), r->rows, r->cols);
+        return false;
+    }
+    if (fread(out->bytes, 1, elems, r->file) == elems)
+        return true;
+    if (ferror(r->file))
+        diag_add(r->d, DIAG_NPY_OPEN, place(r), strerror(errno ? errno : EIO));
+    else
+        diag_add(r->d, DIAG_NPY_TRUNCATED, place(r), "data");
+    return false;
+}
+
 static bool read_data(const struct reader *r, struct npy *out)
 {
     const size_t unit = elem_bytes(out->type);
     const uint64_t elems = (uint64_t)r->rows * r->cols; /* below 2^62 */
     if (!check_bytes(r, elems * unit))
         return false;
+    if (out->type == NPY_U8)
+        return read_u8(r, elems, out);
     out->data =
         elems <= SIZE_MAX / 8 ? malloc(elems ? elems * sizeof(float) : 1) : NULL;
     if (!out->data) {
@@ -280,7 +311,7 @@ static bool read_data(const struct reader *r, struct npy *out)
     return true;
 }
 
-static bool read_file(struct reader *r, bool void_is_bf16, struct npy *out)
+static bool read_file(struct reader *r, struct npy *out)
 {
     size_t header_bytes;
     if (!read_preamble(r, &header_bytes))
@@ -294,7 +325,7 @@ static bool read_file(struct reader *r, bool void_is_bf16, struct npy *out)
     r->at = r->header;
     if (strlen(r->header) != header_bytes)
         return refuse(r, "it has a NUL inside");
-    if (!read_dictionary(r) || !read_type(r, void_is_bf16, &out->type))
+    if (!read_dictionary(r) || !read_type(r, &out->type))
         return false;
     if (r->fortran && r->rows > 1 && r->cols > 1) { /* else both orders are the same */
         diag_add(r->d, DIAG_NPY_FORTRAN, place(r));
@@ -305,10 +336,10 @@ static bool read_file(struct reader *r, bool void_is_bf16, struct npy *out)
     return read_data(r, out);
 }
 
-bool npy_read(const char *path, bool void_is_bf16, struct npy *out, struct diags *d)
+static bool read_path(struct reader r, struct npy *out)
 {
-    struct reader r = {.path = path, .d = d, .file = fopen(path, "rb")};
     struct stat st;
+    r.file = fopen(r.path, "rb");
     *out = (struct npy){0};
     if (r.file && fstat(fileno(r.file), &st) == 0 && S_ISDIR(st.st_mode)) {
         fclose(r.file);
@@ -316,10 +347,10 @@ bool npy_read(const char *path, bool void_is_bf16, struct npy *out, struct diags
         errno = EISDIR;
     }
     if (!r.file) {
-        diag_add(d, DIAG_NPY_OPEN, place(&r), strerror(errno));
+        diag_add(r.d, DIAG_NPY_OPEN, place(&r), strerror(errno));
         return false;
     }
-    bool ok = read_file(&r, void_is_bf16, out);
+    bool ok = read_file(&r, out);
     free(r.header);
     fclose(r.file);
     if (!ok)
@@ -327,9 +358,31 @@ bool npy_read(const char *path, bool void_is_bf16, struct npy *out, struct diags
     return ok;
 }
 
+bool npy_read(const char *path, bool void_is_bf16, struct npy *out, struct diags *d)
+{
+    return read_path(
+        (struct reader){
+            .path = path, .d = d, .wanted = NUMBERS, .void_is_bf16 = void_is_bf16},
+        out);
+}
+
+bool npy_read_u8(const char *path, struct npy *out, struct diags *d)
+{
+    return read_path((struct reader){.path = path, .d = d, .wanted = BYTES}, out);
+}
+
+bool npy_read_any(const char *path, bool void_is_bf16, struct npy *out, struct diags *d)
+{
+    return read_path(
+        (struct reader){
+            .path = path, .d = d, .wanted = BOTH, .void_is_bf16 = void_is_bf16},
+        out);
+}
+
 void npy_free(struct npy *n)
 {
     free(n->data);
+    free(n->bytes);
     *n = (struct npy){0};
 }
 

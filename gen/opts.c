@@ -175,6 +175,39 @@ static bool parse_setting(struct parser *p, const char *text)
     return true;
 }
 
+/* A name and a file; both are given once. */
+static bool add_file(struct parser *p, enum option_id id, const char *text,
+                     const char *name, const char *path)
+{
+    struct run_options *r = &p->o->run;
+    struct run_files *f = id == OPT_OUT ? &r->outs : &r->ins;
+    if (!*path)
+        return refuse_argument(p, id, text, "the name of a file");
+    for (int i = 0; i < f->count; i++) {
+        if ((name && f->list[i].name && strcmp(f->list[i].name, name) == 0) ||
+            (!name && !f->list[i].name))
+            return refuse_argument(p, id, text, "given once for each name");
+        if (id == OPT_OUT && strcmp(f->list[i].path, path) == 0)
+            return refuse_argument(p, id, text, "another file for each output");
+    }
+    if (f->count == RUN_MOST_FILES)
+        return refuse_argument(p, id, text, "given 32 times at most");
+    f->list[f->count++] = (struct run_file){name, path};
+    return true;
+}
+
+/* NAME=FILE.  In front of a = that belongs to a file stands a slash: ./a=b.npy. */
+static bool parse_file(struct parser *p, enum option_id id, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    const size_t chars = equals ? (size_t)(equals - text) : 0;
+    if (equals && chars && !memchr(text, '/', chars))
+        return add_file(p, id, text, arena_strndup(p->arena, text, chars), equals + 1);
+    if (id == OPT_IN)
+        return refuse_argument(p, id, text, "NAME=FILE, as in x=act.npy");
+    return add_file(p, id, text, NULL, text);
+}
+
 static bool parse_float(struct parser *p, enum option_id id, const char *text,
                         float *out)
 {
@@ -298,14 +331,12 @@ static bool take_option(struct parser *p, enum option_id id, const char *text)
     case OPT_REPEAT:
         return parse_run_count(p, id, text);
     case OPT_A:
-        o->run.a = text;
-        return true;
     case OPT_B:
-        o->run.b = text;
-        return true;
+    case OPT_X:
+        return add_file(p, id, text, options[id].name, text);
+    case OPT_IN:
     case OPT_OUT:
-        o->run.d = text;
-        return true;
+        return parse_file(p, id, text);
     case OPT_DTYPE:
         return parse_word(p, id, text, "bf16", &o->run.dtype);
     case OPT_ROUNDING:
@@ -322,9 +353,6 @@ static bool take_option(struct parser *p, enum option_id id, const char *text)
     case OPT_PATH:
     case OPT_DIVISION:
         add_override(p, options[id].name, text);
-        return true;
-    case OPT_X:
-        o->run.x = text;
         return true;
     case OPT_GLOBAL:
         o->run.global = text;
@@ -542,7 +570,10 @@ static bool place_words(struct parser *p)
     if ((o->verb == VERB_RUN || o->verb == VERB_CHECK) && is_path(word) &&
         !ends_with(word, ".lua")) {
         o->run.ptx_path = word;
-        if (o->override_count == 0)
+        bool changes = false; /* a field that may be left out changes no kernel */
+        for (int i = 0; i < o->override_count; i++)
+            changes = changes || !strchr(o->overrides[i].field, '?');
+        if (!changes)
             return true;
         diag_add(p->d, DIAG_CLI_PTX_OPTION, here(), word);
         diag_note(p->d, loc_none(),

@@ -129,24 +129,13 @@ size_t quantize_scale_at(const char *layout, size_t row, size_t block, size_t k,
     return (row / 8 * across + block / 4) * 32 + row % 8 * 4 + block % 4;
 }
 
-static size_t padded_rows(const char *layout, size_t m)
-{
-    size_t unit = is(layout, "linear") ? 1 : is(layout, "128x4") ? 128 : 8;
-    return (m + unit - 1) / unit * unit;
-}
-
-static size_t padded_blocks(const char *layout, size_t k)
-{
-    return is(layout, "linear") ? (k + 15) / 16 : (k + 63) / 64 * 4;
-}
-
 static size_t scales_bytes(const char *layout, size_t m, size_t k, size_t ld)
 {
     if (m == 0 || k == 0)
         return 0;
-    return quantize_scale_at(layout, padded_rows(layout, m) - 1,
-                             padded_blocks(layout, k) - 1, k, ld) +
-           1;
+    size_t shape[2];
+    scales_shape(layout, m, k, BLOCK, shape);
+    return quantize_scale_at(layout, shape[0] - 1, shape[1] - 1, k, ld) + 1;
 }
 
 /* ---- memory */
@@ -422,7 +411,9 @@ static void check_rows(const uint8_t *a, size_t bytes, size_t rows, size_t ld,
 static void check_padding(const struct quantize_data *q, struct quantize_verdict *v)
 {
     const char *layout = q->image->layout;
-    size_t rows = padded_rows(layout, q->m), blocks = padded_blocks(layout, q->k);
+    size_t shape[2];
+    scales_shape(layout, q->m, q->k, BLOCK, shape);
+    const size_t rows = shape[0], blocks = shape[1];
     bool is_linear = is(layout, "linear");
     check_rows(q->scales, q->scales_bytes, is_linear ? q->m : 0, q->lds,
                is_linear ? blocks : 0, "scales", v);

@@ -68,96 +68,6 @@ static bool read_kernel(struct run *r)
     return true;
 }
 
-/* Values that quantise to something that is not their neighbour are told. */
-static void note_odd_values(const struct run *r, const char *path, const struct npy *x)
-{
-    uint64_t nans = 0, infinities = 0;
-    for (size_t i = 0; i < x->rows * x->cols; i++) {
-        nans += isnan(x->data[i]) != 0;
-        infinities += isinf(x->data[i]) != 0;
-    }
-    if (nans)
-        fprintf(r->err, "%s: note: %llu NaN, which %s to the largest code, +6\n", path,
-                (unsigned long long)nans, nans == 1 ? "quantises" : "quantise");
-    if (infinities)
-        fprintf(r->err, "%s: note: %llu %s\n", path, (unsigned long long)infinities,
-                infinities == 1 ? "infinity, which saturates"
-                                : "infinities, which saturate");
-}
-
-static bool read_matrices(struct run *r)
-{
-    const struct run_options *o = r->o;
-    const bool bf16 = o->dtype && strcmp(o->dtype, "bf16") == 0;
-    bool ok = true;
-    if (o->a)
-        ok = npy_read(o->a, bf16, &r->a_file, r->diags) && ok;
-    if (o->b)
-        ok = npy_read(o->b, bf16, &r->b_file, r->diags) && ok;
-    if (!ok)
-        return false;
-    if (o->a && o->b && r->a_file.cols != r->b_file.cols) {
-        diag_add(r->diags, DIAG_RUN_SHAPES, (struct loc){.file = o->b}, r->b_file.rows,
-                 r->b_file.cols, o->a, r->a_file.rows, r->a_file.cols);
-        return false;
-    }
-    if (o->a)
-        note_odd_values(r, o->a, &r->a_file);
-    if (o->b)
-        note_odd_values(r, o->b, &r->b_file);
-    return true;
-}
-
-/* A size is given, or comes from a file; both must agree. */
-static bool choose_size(struct run *r, const char *name, int64_t given, bool in_file,
-                        size_t from_file, const char *path, uint32_t *out)
-{
-    if (in_file && given >= 0 && (uint64_t)given != from_file) {
-        diag_add(r->diags, DIAG_RUN_SIZE_FILE, (struct loc){.file = path}, name,
-                 from_file, name, (long long)given);
-        return false;
-    }
-    int64_t size = in_file ? (int64_t)from_file : given;
-    if (size < 0) {
-        diag_add(r->diags, DIAG_RUN_SIZE, loc_none(), name);
-        return false;
-    }
-    if (size > UINT32_MAX) {
-        diag_add(r->diags, DIAG_RUN_SIZE_BIG, loc_none(), name, (long long)size);
-        return false;
-    }
-    *out = (uint32_t)size;
-    return true;
-}
-
-static uint64_t align16(uint64_t bytes)
-{
-    return (bytes + 15) / 16 * 16;
-}
-
-/* Fills in gemm's sizes and strides.  A matrix with an odd number of columns gets one
- * more, of zeros: two FP4 values share a byte. */
-static bool choose_sizes(struct run *r)
-{
-    const struct run_options *o = r->o;
-    fp4gen_gemm *g = &r->gemm;
-    const char *k_file = o->a ? o->a : o->b;
-    size_t k_cols = o->a ? r->a_file.cols : r->b_file.cols;
-    bool ok = choose_size(r, "m", o->m, o->a != NULL, r->a_file.rows, o->a, &g->m);
-    ok = choose_size(r, "n", o->n, o->b != NULL, r->b_file.rows, o->b, &g->n) && ok;
-    ok = choose_size(r, "k", o->k, k_file != NULL, k_cols, k_file, &g->k) && ok;
-    if (!ok)
-        return false;
-    if (k_file)
-        g->k += g->k % 2;
-    const struct image_output *d = &r->image.outputs[0];
-    g->lda = o->lda ? o->lda : align16(((uint64_t)g->k + 1) / 2);
-    g->ldb = o->ldb ? o->ldb : align16(((uint64_t)g->k + 1) / 2);
-    g->ldd = o->ldd ? o->ldd
-                    : align16(((uint64_t)(g->n >> d->cols_shift) * d->bits + 7) / 8);
-    return true;
-}
-
 /* ---- On the device */
 
 static bool open_device(struct run *r)
@@ -216,23 +126,8 @@ static bool make_operands(struct run *r)
 {
     const struct run_options *o = r->o;
     const fp4gen_gemm *g = &r->gemm;
-    const uint8_t pad = (uint8_t)o->pad_byte;
-    const enum fp4_rounding rounding =
-        o->rounding && strcmp(o->rounding, "halfstep") == 0 ? FP4_HALFSTEP
-                                                            : FP4_NEAREST;
-    if (!operand_alloc(&r->a, g->m, g->k, g->lda) ||
-        !operand_alloc(&r->b, g->n, g->k, g->ldb))
-        return run_no_memory(r, "the operands");
-    if (o->a)
-        operand_quantize(&r->a, &r->a_file, rounding, pad);
-    else
-        operand_random(&r->a, o->seed, 0, pad);
-    if (o->b)
-        operand_quantize(&r->b, &r->b_file, rounding, pad);
-    else
-        operand_random(&r->b, o->seed, 1, pad);
-    r->alpha = (float)((double)o->alpha * r->a.global * r->b.global);
-
+    if (!run_make_operands(r))
+        return false;
     const int before = r->diags->count;
     if (!run_args_make(r->args, &r->image, g->m, g->n, o->seed, o->settings,
                        o->setting_count, r->diags))
@@ -400,16 +295,60 @@ static void print_launch(const struct run *r)
                 r->seconds > 0 ? flops / r->seconds * 1e-12 : 0.0);
 }
 
-static bool write_result(struct run *r)
+/* What the kernel writes, in the order of the image; an output's scales follow it. */
+static int list_results(const struct run *r, struct run_result *list)
 {
-    const struct run_output *o = &r->outs[0];
-    const size_t bits = o->d.bits;
-    const enum npy_type type = bits == 32                              ? NPY_F32
-                               : strcmp(o->about->format, "bf16") == 0 ? NPY_BF16
-                               : bits == 16                            ? NPY_F16
-                                                                       : NPY_U8;
-    return npy_write(r->o->d, type, o->bytes + GUARD_BYTES, o->d.m,
-                     bits == 4 ? o->d.n / 2 : o->d.n, o->d.ld_bytes, r->diags);
+    int count = 0;
+    for (int k = 0; k < r->image.output_count; k++) {
+        const struct run_output *o = &r->outs[k];
+        const struct image_output *about = &r->image.outputs[k];
+        const size_t bits = o->d.bits;
+        const enum npy_type type = bits == 32                           ? NPY_F32
+                                   : strcmp(about->format, "bf16") == 0 ? NPY_BF16
+                                   : bits == 16                         ? NPY_F16
+                                                                        : NPY_U8;
+        list[count++] =
+            (struct run_result){.name = about->name,
+                                .type = type,
+                                .data = o->bytes ? o->bytes + GUARD_BYTES : NULL,
+                                .rows = o->d.m,
+                                .cols = bits == 4 ? o->d.n / 2 : o->d.n,
+                                .ld_bytes = o->d.ld_bytes};
+        if (!about->scale_block)
+            continue;
+        size_t shape[2];
+        scales_shape("128x4", o->d.m, o->d.n, about->scale_block, shape);
+        list[count++] = (struct run_result){
+            .name = arena_printf(r->arena, "%s.scales", about->name),
+            .type = NPY_U8,
+            .data = o->scales ? o->scales + GUARD_BYTES : NULL,
+            .rows = shape[0],
+            .cols = shape[1],
+            .ld_bytes = shape[1]};
+    }
+    return count;
+}
+
+static bool write_results(const struct run *r)
+{
+    struct run_result list[2 * IMAGE_MAX_OUTPUTS];
+    const int count = list_results(r, list);
+    return run_files_write(&r->o->outs, list, count, r->diags);
+}
+
+/* Names of files are looked at before anything is read. */
+static bool check_names(const struct run *r)
+{
+    static const char *const inputs[] = {"a", "b", "sfa", "sfb", NULL};
+    const char *outputs[2 * IMAGE_MAX_OUTPUTS + 1];
+    struct run_result list[2 * IMAGE_MAX_OUTPUTS];
+    const int count = list_results(r, list);
+    for (int i = 0; i < count; i++)
+        outputs[i] = list[i].name;
+    outputs[count] = NULL;
+    const char *kernel = "the kernel";
+    bool ok = run_files_known(&r->o->ins, inputs, DIAG_RUN_IN, kernel, r->diags);
+    return run_files_known(&r->o->outs, outputs, DIAG_RUN_OUT, kernel, r->diags) && ok;
 }
 
 static bool is_stochastic(const char *rounding)
@@ -425,13 +364,13 @@ static bool refuse_unused(struct run *r)
         const char *name;
         bool is_given;
     } unused[] = {
-        {"--x", o->x != NULL},
         {"--global", o->global != NULL},
         {"--ldx", o->ldx != 0},
         {"--ldc", o->ldc != 0},
         {"--lds", o->lds != 0},
         {"--rounding stochastic", is_stochastic(o->rounding)},
-        {"--rounding without --a and --b", o->rounding && !o->a && !o->b},
+        {"--rounding without --a and --b",
+         o->rounding && !run_file(&o->ins, "a") && !run_file(&o->ins, "b")},
     };
     bool ok = true;
     for (size_t i = 0; i < COUNT_OF(unused); i++)
@@ -458,16 +397,16 @@ static bool can_check(const struct run *r)
 
 static int run(struct run *r)
 {
-    if (!read_matrices(r))
-        return FAILED;
-    /* Sizes need D's type for its stride, and so the kernel; but what is missing on
-     * the command line is a misuse, and comes first. */
     if (!read_kernel(r))
         return FAILED;
     if (r->image.op[0])
         return run_quantize(r->o, &r->image, r->ptx, r->ptx_bytes,
                             r->job ? &r->job->map : NULL, r->diags, r->out, r->err);
-    if (!refuse_unused(r) || !choose_sizes(r))
+    if (!check_names(r) || !refuse_unused(r))
+        return MISUSED;
+    if (!run_read_inputs(r))
+        return FAILED;
+    if (!run_choose_sizes(r))
         return MISUSED;
     if (!can_check(r) || !open_device(r))
         return FAILED;
@@ -483,10 +422,11 @@ static int run(struct run *r)
         print_launch(r);
         if (!run_verify(r))
             return FAILED;
-        if (r->o->a && r->o->b && strcmp(r->image.epilogue, "identity") == 0)
+        if (r->a_file.data && r->b_file.data &&
+            strcmp(r->image.epilogue, "identity") == 0)
             run_print_loss(r);
     }
-    return !r->o->d || write_result(r) ? DONE : FAILED;
+    return write_results(r) ? DONE : FAILED;
 }
 
 static void close_run(struct run *r)
@@ -509,6 +449,8 @@ static void close_run(struct run *r)
     operand_free(&r->b);
     npy_free(&r->a_file);
     npy_free(&r->b_file);
+    npy_free(&r->sfa_file);
+    npy_free(&r->sfb_file);
     run_args_free(r->args, &r->image);
     run_outputs_free(r->outs, &r->image);
     if (r->job)

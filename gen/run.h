@@ -6,6 +6,7 @@
 #define FP4GEN_RUN_H
 
 #include "gen/job.h"
+#include "gen/run_files.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,7 +33,7 @@ struct run_watch {
 struct run_options {
     const char *ptx_path; /* kernel as it lies on disk; NULL: generate it from job */
     struct job_options job;
-    int64_t m, n, k;        /* -1: not given; --a and --b give them too */
+    int64_t m, n, k;        /* -1: not given; files give them too */
     uint64_t lda, ldb, ldd; /* row strides in bytes; 0: the smallest that is allowed */
     float alpha;
     bool alpha_on_device; /* through alpha_ptr instead of by value */
@@ -43,11 +44,11 @@ struct run_options {
     uint32_t ctas;         /* 0: as many as there are SMs */
     int repeat;            /* launches; the time is of the fastest */
     int pad_byte;          /* what lies in scale padding, 0..255 */
-    const char *a, *b, *d; /* .npy files or NULL: --a, --b, --out */
+    struct run_files ins;  /* --in, and --a, --b, --x */
+    struct run_files outs; /* --out */
     const char *dtype;     /* "bf16": how to read 2-byte void .npy elements; or NULL */
     const char *rounding;  /* nearest, halfstep; NULL: nearest */
     /* Of the kernels beside the GEMM, gen/quantize.h. */
-    const char *x;          /* .npy file or NULL */
     const char *global;     /* a number, "amax", or NULL: from the amax of the host */
     uint64_t ldx, ldc, lds; /* row strides in bytes; 0: the smallest */
     struct run_setting *settings; /* --arg: scalars of the epilogue */

@@ -113,3 +113,24 @@ void operand_quantize(struct operand *o, const struct npy *x,
                    o->ld_bytes, o->scales);
     pad_operand(o, pad);
 }
+
+void operand_take(struct operand *o, const struct npy *codes, const struct npy *scales,
+                  uint8_t pad)
+{
+    for (size_t row = 0; row < o->rows; row++)
+        memcpy(o->codes + row * o->ld_bytes, codes->bytes + row * codes->cols,
+               codes->cols);
+    memcpy(o->scales, scales->bytes, scales->rows * scales->cols);
+    o->global = 1;
+    pad_operand(o, pad);
+}
+
+void scales_shape(const char *layout, size_t rows, size_t cols, size_t block,
+                  size_t shape[2])
+{
+    const bool is_linear = strcmp(layout, "linear") == 0;
+    const size_t unit = is_linear ? 1 : strcmp(layout, "128x4") == 0 ? 128 : 8;
+    const size_t across = is_linear ? 1 : 4, blocks = (cols + block - 1) / block;
+    shape[0] = (rows + unit - 1) / unit * unit;
+    shape[1] = (blocks + across - 1) / across * across;
+}

@@ -34,6 +34,15 @@ void operand_random(struct operand *o, uint64_t seed, unsigned stream, uint8_t p
 void operand_quantize(struct operand *o, const struct npy *x,
                       enum fp4_rounding rounding, uint8_t pad);
 
+/* From codes and their scales as they are, with the operand's rows and k. */
+void operand_take(struct operand *o, const struct npy *codes, const struct npy *scales,
+                  uint8_t pad);
+
+/* Rows and columns of the scales of a matrix with one for `block` columns, padding and
+ * all: what a layout holds as an array in the order of memory. */
+void scales_shape(const char *layout, size_t rows, size_t cols, size_t block,
+                  size_t shape[2]);
+
 /* The counter-based generator behind it: the n-th word of a stream. */
 uint64_t random_word(uint64_t seed, unsigned stream, uint64_t n);
 

@@ -9,6 +9,7 @@
 #include "core/fp4.h"
 #include "gen/npy.h"
 #include "gen/quantize_data.h"
+#include "gen/run_data.h"
 #include "gen/run_lines.h"
 #include "runtime/fp4gen.h"
 
@@ -20,7 +21,7 @@ struct qrun {
     const struct line_map *map; /* NULL: a PTX file */
     FILE *out, *err;
     struct diags *diags;
-    struct npy x_file;
+    struct npy x_file, codes_file, scales_file, from_file;
     struct quantize_data data;
     fp4gen_device *device;
     fp4gen_device_info info;
@@ -29,6 +30,7 @@ struct qrun {
     bool by_amax;        /* the global scale comes from a first pass */
     uint64_t buffers[5]; /* x codes scales from, and globals, with their guards */
     double seconds;      /* of the fastest launch */
+    float global;        /* that the kernel has used */
 };
 
 static bool print_error(const struct qrun *r, const fp4gen_error *e)
@@ -57,26 +59,27 @@ static double now_s(void)
 static bool refuse_unused(struct qrun *r)
 {
     const struct run_options *o = r->o;
-    const bool to_codes = r->image->rounding[0] != '\0';
     const struct {
         const char *name;
         bool is_given;
     } unused[] = {
         {"-n", o->n >= 0},
-        {"--a", o->a != NULL},
-        {"--b", o->b != NULL},
         {"--lda", o->lda != 0},
         {"--ldb", o->ldb != 0},
         {"--ldd", o->ldd != 0},
         {"--alpha", o->alpha != 1},
         {"--alpha-ptr", o->alpha_on_device},
         {"--ctas", o->ctas != 0},
-        {"--out", o->d != NULL},
-        {"--x", o->x && !to_codes},
         {"--global", o->global && !r->image->x_type[0]},
         {"--arg", o->setting_count != 0},
     };
     bool ok = true;
+    if (o->rounding && o->ptx_path) { /* it is the kernel's; no host rounds here */
+        diag_add(r->diags, DIAG_CLI_PTX_OPTION, (struct loc){"gen", 0, 0}, o->ptx_path);
+        diag_note(r->diags, loc_none(), "its rounding is %s",
+                  r->image->rounding[0] ? r->image->rounding : "none");
+        ok = false;
+    }
     for (size_t i = 0; i < COUNT_OF(unused); i++)
         if (unused[i].is_given) {
             diag_add(r->diags, DIAG_FIELD_UNUSED, (struct loc){"gen", 0, 0},
@@ -86,17 +89,95 @@ static bool refuse_unused(struct qrun *r)
     return ok;
 }
 
-static bool choose_size(struct qrun *r, const char *name, int64_t given, size_t in_file,
-                        uint32_t *out)
+/* Names of files, NULL at the end; outputs are those of list_results(). */
+struct names {
+    const char *in[3], *out[4];
+};
+
+static const struct names *names_of(const struct qrun *r)
 {
-    if (r->o->x && given >= 0 && (uint64_t)given != in_file) {
-        diag_add(r->diags, DIAG_RUN_SIZE_FILE, (struct loc){r->o->x, 0, 0}, name,
-                 in_file, name, (long long)given);
+    static const struct names quantize = {{"x"}, {"codes", "scales", "global"}},
+                              back = {{"codes", "scales"}, {"x"}},
+                              convert = {{"from"}, {"scales"}};
+    return r->image->rounding[0] ? &quantize : r->image->x_type[0] ? &back : &convert;
+}
+
+static bool check_names(const struct qrun *r)
+{
+    const struct names *n = names_of(r);
+    const char *op = r->image->op;
+    bool ok = run_files_known(&r->o->ins, n->in, DIAG_RUN_IN, op, r->diags);
+    return run_files_known(&r->o->outs, n->out, DIAG_RUN_OUT, op, r->diags) && ok;
+}
+
+/* ---- files */
+
+static bool read_bytes(struct qrun *r, const char *name, struct npy *out)
+{
+    const char *path = run_file(&r->o->ins, name);
+    return !path || npy_read_u8(path, out, r->diags);
+}
+
+static bool read_files(struct qrun *r)
+{
+    const char *x = run_file(&r->o->ins, "x");
+    const bool bf16 = r->o->dtype && is(r->o->dtype, "bf16");
+    bool ok = !x || npy_read(x, bf16, &r->x_file, r->diags);
+    ok = read_bytes(r, "codes", &r->codes_file) && ok;
+    ok = read_bytes(r, "scales", &r->scales_file) && ok;
+    return read_bytes(r, "from", &r->from_file) && ok;
+}
+
+static bool write_files(const struct qrun *r)
+{
+    const struct quantize_data *q = &r->data;
+    size_t shape[2];
+    scales_shape(r->image->layout, q->m, q->k, 16, shape);
+    const bool is_linear = is(r->image->layout, "linear");
+    const enum npy_type x_type = is(r->image->x_type, "f32")    ? NPY_F32
+                                 : is(r->image->x_type, "bf16") ? NPY_BF16
+                                                                : NPY_F16;
+    const struct run_result codes = {"codes", NPY_U8,         q->codes,
+                                     q->m,    (q->k + 1) / 2, q->ldc},
+                            scales = {"scales",  NPY_U8,
+                                      q->scales, shape[0],
+                                      shape[1],  is_linear ? q->lds : shape[1]},
+                            global = {"global", NPY_F32, &r->global,
+                                      1,        1,       sizeof r->global},
+                            x = {"x", x_type, q->x, q->m, q->k, q->ldx};
+    const struct run_result quantize[] = {codes, scales, global};
+    if (r->image->rounding[0])
+        return run_files_write(&r->o->outs, quantize, 3, r->diags);
+    return run_files_write(&r->o->outs, r->image->x_type[0] ? &x : &scales, 1,
+                           r->diags);
+}
+
+/* ---- sizes */
+
+/* The file that a size comes from: X, codes, or scales, which know it up to padding. */
+static const char *file_of_sizes(const struct qrun *r, bool *is_padded)
+{
+    const char *x = run_file(&r->o->ins, "x"), *codes = run_file(&r->o->ins, "codes"),
+               *scales = run_file(&r->o->ins, "scales");
+    *is_padded = !x && !codes;
+    return x ? x : codes ? codes : scales ? scales : run_file(&r->o->ins, "from");
+}
+
+/* A file says that a size is `most`, or up to `slack` less. */
+static bool choose_size(struct qrun *r, const char *name, int64_t given, size_t most,
+                        size_t slack, uint32_t *out)
+{
+    bool is_padded;
+    const char *path = file_of_sizes(r, &is_padded);
+    if (path && given >= 0 && !is_padded &&
+        ((uint64_t)given > most || (uint64_t)given + slack < most)) {
+        diag_add(r->diags, DIAG_RUN_SIZE_FILE, (struct loc){path, 0, 0}, name, most,
+                 name, (long long)given);
         return false;
     }
-    int64_t size = r->o->x ? (int64_t)in_file : given;
+    int64_t size = given >= 0 ? given : path ? (int64_t)most : -1;
     if (size < 0)
-        diag_add(r->diags, DIAG_RUN_SIZE_X, loc_none(), name);
+        diag_add(r->diags, DIAG_RUN_SIZE_X, loc_none(), name, names_of(r)->in[0]);
     else if (size > UINT32_MAX)
         diag_add(r->diags, DIAG_RUN_SIZE_BIG, loc_none(), name, (long long)size);
     else
@@ -114,8 +195,27 @@ static bool choose_sizes(struct qrun *r)
     const struct run_options *o = r->o;
     fp4gen_quantize_args *q = &r->args;
     const uint32_t width = is(r->image->x_form, "plain") ? 1 : 2;
-    bool ok = choose_size(r, "m", o->m, r->x_file.rows, &q->m);
-    ok = choose_size(r, "k", o->k, r->x_file.cols / width, &q->k) && ok;
+    const struct npy *scales = r->from_file.bytes ? &r->from_file : &r->scales_file;
+    const struct npy *rows = r->x_file.data        ? &r->x_file
+                             : r->codes_file.bytes ? &r->codes_file
+                                                   : scales;
+    const size_t k = r->x_file.data        ? r->x_file.cols / width
+                     : r->codes_file.bytes ? 2 * r->codes_file.cols
+                                           : 16 * scales->cols;
+    const size_t slack = r->codes_file.bytes && k ? 1 : 0; /* an odd k */
+    if (r->x_file.data && r->x_file.cols % width) {
+        diag_add(r->diags, DIAG_RUN_X_COLS, (struct loc){run_file(&o->ins, "x"), 0, 0},
+                 r->x_file.cols, r->image->op);
+        return false;
+    }
+    bool ok = choose_size(r, "m", o->m, rows->rows, 0, &q->m);
+    ok = choose_size(r, "k", o->k, k, slack, &q->k) && ok;
+    if (r->scales_file.bytes)
+        ok = ok && run_scales_fit(run_file(&o->ins, "scales"), scales, r->image->layout,
+                                  q->m, q->k, r->diags);
+    if (r->from_file.bytes)
+        ok = ok && run_scales_fit(run_file(&o->ins, "from"), scales,
+                                  r->image->from_layout, q->m, q->k, r->diags);
     const uint64_t elem = is(r->image->x_type, "f32") ? 4 : 2;
     if (r->image->x_type[0]) {
         q->ldx = o->ldx ? o->ldx : align16((uint64_t)q->k * width * elem);
@@ -126,6 +226,20 @@ static bool choose_sizes(struct qrun *r)
 }
 
 /* ---- data */
+
+static void take_codes(struct qrun *r)
+{
+    const struct npy *x = &r->codes_file;
+    for (size_t row = 0; x->bytes && row < x->rows; row++)
+        memcpy(r->data.codes + row * r->data.ldc, x->bytes + row * x->cols, x->cols);
+}
+
+static void take_scales(const struct npy *x, const char *layout, uint8_t *to, size_t ld)
+{
+    const size_t stride = is(layout, "linear") ? ld : x->cols;
+    for (size_t row = 0; x->bytes && row < x->rows; row++)
+        memcpy(to + row * stride, x->bytes + row * x->cols, x->cols);
+}
 
 static bool make_data(struct qrun *r)
 {
@@ -145,7 +259,10 @@ static bool make_data(struct qrun *r)
                  0LL, (long long)a->k);
         return false;
     }
-    for (size_t row = 0; o->x && row < r->x_file.rows; row++)
+    take_codes(r);
+    take_scales(&r->scales_file, r->image->layout, q->scales, q->lds);
+    take_scales(&r->from_file, r->image->from_layout, q->from, q->ldf);
+    for (size_t row = 0; r->x_file.data && row < r->x_file.rows; row++)
         for (size_t col = 0; col < r->x_file.cols; col++)
             quantize_set_x(q, row, col, r->x_file.data[row * r->x_file.cols + col]);
     q->global = 1;
@@ -153,6 +270,7 @@ static bool make_data(struct qrun *r)
         q->global = strtof(o->global, NULL);
     else if (r->image->rounding[0])
         q->global = nvfp4_global_scale(quantize_amax(q));
+    r->global = q->global;
     return true;
 }
 
@@ -235,6 +353,9 @@ static bool launch(struct qrun *r)
             r->seconds = seconds;
     }
     struct quantize_data *q = &r->data;
+    if (r->args.global_out && fp4gen_download(r->device, &r->global, r->args.global_out,
+                                              sizeof r->global, &e))
+        return print_error(r, &e);
     return download(r, 0, q->x, q->x_bytes) &&
            download(r, 1, q->codes, q->codes_bytes) &&
            download(r, 2, q->scales, q->scales_bytes);
@@ -256,12 +377,9 @@ static void watch_launch(struct qrun *r, bool ok)
 /* What came of the first pass: exact but for silu. */
 static bool check_global(struct qrun *r)
 {
-    fp4gen_error e = {0};
-    float got = 0, want = r->data.global;
+    const float got = r->global, want = r->data.global;
     if (!r->args.global_out)
         return true;
-    if (fp4gen_download(r->device, &got, r->args.global_out, sizeof got, &e))
-        return print_error(r, &e);
     bool near = is(r->image->op, "silu_mul_quantize_nvfp4") && r->by_amax;
     bool ok = near ? fabsf(got - want) <= 0x1p-16f * want : got == want;
     if (!ok)
@@ -312,11 +430,10 @@ static bool check(struct qrun *r)
 static int run(struct qrun *r, const char *ptx, size_t bytes)
 {
     const struct run_options *o = r->o;
-    const bool bf16 = o->dtype && is(o->dtype, "bf16");
     r->by_amax = o->global && is(o->global, "amax");
-    if (!refuse_unused(r))
+    if (!check_names(r) || !refuse_unused(r))
         return MISUSED;
-    if (o->x && !npy_read(o->x, bf16, &r->x_file, r->diags))
+    if (!read_files(r))
         return FAILED;
     if (!choose_sizes(r))
         return MISUSED;
@@ -324,7 +441,7 @@ static int run(struct qrun *r, const char *ptx, size_t bytes)
         return FAILED;
     if (r->args.m == 0 || r->args.k == 0) {
         fprintf(r->out, "%u x %u: nothing to do\n", r->args.m, r->args.k);
-        return DONE;
+        return write_files(r) ? DONE : FAILED;
     }
     if (!upload_all(r))
         return FAILED;
@@ -336,7 +453,9 @@ static int run(struct qrun *r, const char *ptx, size_t bytes)
     if (!ok)
         return FAILED;
     print_launch(r);
-    return !o->check || (o->watch && o->watch->is_trusted) || check(r) ? DONE : FAILED;
+    if (o->check && !(o->watch && o->watch->is_trusted) && !check(r))
+        return FAILED;
+    return write_files(r) ? DONE : FAILED;
 }
 
 int run_quantize(const struct run_options *o, const struct image *image,
@@ -354,5 +473,8 @@ int run_quantize(const struct run_options *o, const struct image *image,
     }
     quantize_data_free(&r.data);
     npy_free(&r.x_file);
+    npy_free(&r.codes_file);
+    npy_free(&r.scales_file);
+    npy_free(&r.from_file);
     return status;
 }

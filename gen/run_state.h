@@ -1,5 +1,6 @@
-/* run_state.h - one `gen run`, for the two files that it is made of: run.c, which does
- * it, and run_verify.c, which looks at what came out. */
+/* run_state.h - one `gen run`, for the files that it is made of: run.c, which does it,
+ * run_inputs.c, which reads what it multiplies, and run_verify.c, which looks at what
+ * came out. */
 #ifndef FP4GEN_RUN_STATE_H
 #define FP4GEN_RUN_STATE_H
 
@@ -22,7 +23,7 @@ struct run {
     const char *ptx;
     size_t ptx_bytes;
     struct image image;
-    struct npy a_file, b_file;
+    struct npy a_file, b_file, sfa_file, sfb_file;
     struct operand a, b;
     struct run_arg args[IMAGE_MAX_ARGS];
     struct run_output outs[IMAGE_MAX_OUTPUTS];
@@ -39,6 +40,12 @@ struct run {
 /* Both print or note what is wrong, and return false. */
 bool run_print_error(const struct run *r, const fp4gen_error *e);
 bool run_no_memory(const struct run *r, const char *what);
+/* The matrices that are given as files. */
+bool run_read_inputs(struct run *r);
+/* Fills in gemm's sizes and strides; false after a report: a misuse. */
+bool run_choose_sizes(struct run *r);
+/* The operands: from the files, or random. */
+bool run_make_operands(struct run *r);
 struct ref_gemm run_reference(const struct run *r, float alpha);
 /* Was everything written, and nothing else; and, if that is asked for, is it right? */
 bool run_verify(struct run *r);

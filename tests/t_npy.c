@@ -102,6 +102,43 @@ TEST(chunks)
     arena_free(a);
 }
 
+/* Packed codes and scales: bytes where they are wanted, and only there. */
+TEST(bytes)
+{
+    struct arena *a = arena_new();
+    struct diags *d = diags_new(a);
+    const char *path =
+        file_of(DICT("|u1", "False", "(2, 3)"), "\x00\x7f\x80\xff\x01\x02", 6);
+    struct npy n;
+    CHECK(npy_read_u8(path, &n, d));
+    CHECK_EQ(n.type, NPY_U8);
+    CHECK_EQ(n.rows, 2);
+    CHECK_EQ(n.cols, 3);
+    CHECK(n.data == NULL);
+    CHECK(memcmp(n.bytes, "\x00\x7f\x80\xff\x01\x02", 6) == 0);
+    npy_free(&n);
+    CHECK(n.bytes == NULL);
+    CHECK(npy_read_any(path, false, &n, d));
+    CHECK_EQ(n.bytes[3], 255);
+    npy_free(&n);
+    check_refused(path, false, "npy-type");
+    path = file_of(DICT("|u1", "False", "(2, 3)"), "abcdefg", 7);
+    CHECK(!npy_read_u8(path, &n, d));
+    CHECK_DIAG(d, "npy-bytes", 0);
+    path = file_of(DICT("<f4", "False", "(2, 3)"), six, sizeof six);
+    d = diags_new(a);
+    CHECK(!npy_read_u8(path, &n, d));
+    CHECK_DIAG(d, "npy-type", 0);
+    CHECK(npy_read_any(path, false, &n, d));
+    CHECK_NEAR(n.data[1], 2, 0);
+    npy_free(&n);
+    path = file_of(DICT("|V2", "False", "(1, 3)"), "abcdef", 6);
+    d = diags_new(a);
+    CHECK(!npy_read_u8(path, &n, d));
+    CHECK_DIAG(d, "npy-type", 0);
+    arena_free(a);
+}
+
 /* Versions 2 and 3 have a longer length. */
 TEST(versions)
 {

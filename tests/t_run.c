@@ -446,17 +446,19 @@ TEST(matrices_that_do_not_fit)
     use_fake_driver();
     struct run_options o = kernel_options(a);
     o.m = o.n = o.k = -1;
-    o.a = matrix_file("a.npy", 3, 32);
-    o.b = matrix_file("b.npy", 5, 34);
+    o.ins = (struct run_files){.list = {{"a", matrix_file("a.npy", 3, 32)},
+                                        {"b", matrix_file("b.npy", 5, 34)}},
+                               .count = 2};
     check_verb(&o, 1, "b.npy: error: the matrix is 5 x 34, and ");
-    o.b = NULL;
+    o.ins.count = 1;
     check_verb(&o, 2, "-n is missing");
-    o.b = matrix_file("b2.npy", 5, 32);
+    o.ins.count = 2;
+    o.ins.list[1].path = matrix_file("b2.npy", 5, 32);
     o.k = 64;
     check_verb(&o, 2, "the file has k = 32, but -k 64 is given");
     o.k = -1;
     check_verb(&o, 1, "a.npy: note: 1 NaN");
-    o.a = test_tmp_path("absent.npy");
+    o.ins.list[0].path = test_tmp_path("absent.npy");
     check_verb(&o, 1, "absent.npy: error: cannot be read");
     arena_free(a);
 }

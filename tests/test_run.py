@@ -99,6 +99,16 @@ def test_rounding_mode_is_used(tmp_path):
     nearest, _, _ = run(tmp_path, *files(tmp_path, x, w))
     halfstep, _, _ = run(tmp_path, *files(tmp_path, x, w), "--rounding", "halfstep")
     assert not np.array_equal(nearest, halfstep)
+    # It is the host that rounds: a kernel that lies on disk is none the other.
+    path, out = tmp_path / "kernel.ptx", tmp_path / "file.npy"
+    path.write_text(kernel())
+    code, text, err = gen("run", path, *files(tmp_path, x, w), "--rounding", "halfstep",
+                          "--driver", "emu", "--check", "--out", out)
+    assert code == 0, text + err
+    assert np.array_equal(nvfp4.read_npy(out), halfstep)
+    code, _, err = gen("run", path, *files(tmp_path, x, w), "--rounding", "halfstep", "--set",
+                       "stages=2")
+    assert (code, err.count("[cli-ptx-option]")) == (2, 1)
 
 
 @pytest.mark.parametrize("strategy", ("eager", "lazy"))
