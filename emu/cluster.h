@@ -26,6 +26,17 @@ enum progress cluster_run(struct cluster *c, uint64_t step_budget, bool alone);
 
 /* Could it do something now?  Wakes what events and time wake. */
 bool warp_can_run(struct warp *w);
+
+enum turn {
+    TURN_BLOCKED, /* no lane can run */
+    TURN_OVER,    /* it could go on */
+    TURN_POLLED,  /* ... but only to poll again */
+    TURN_LEFT, /* ... and so could other lanes of the warp, which have not been asked */
+    TURN_FAILED,
+};
+
+/* Steps until it blocks, or somebody else should have a turn. */
+enum turn warp_turn(struct warp *w);
 /* Takes `lanes` out of whatever they wait for. */
 void wake(struct warp *w, uint32_t lanes);
 /* All groups that wait for `m`. */
