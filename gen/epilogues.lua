@@ -31,11 +31,11 @@ epilogue("silu", "acc / (1 + exp(-acc))", function(e)
   return e.d(e.silu(e.acc))
 end)
 
-epilogue("softcap", "cap * tanh(acc / cap); cap is 30 unless given", function(e)
+epilogue("softcap", "cap * tanh(acc / cap)", function(e)
   return e.d(e.softcap(e.acc, e.param("cap", { default = 30 })))
 end)
 
-epilogue("residual", "acc + beta * c[m][n]; c is bf16, beta 1 unless given", function(e)
+epilogue("residual", "acc + beta * c[m][n]", function(e)
   return e.d(e.acc + e.param("beta", { default = 1 }) * e.aux "c")
 end)
 

@@ -245,5 +245,7 @@ struct expr *expr_read(struct arena *a, const char *text);
 /* For people, "d = nvfp4(silu(gate) * up)", a line an output, each begun with `prefix`.
  * Values that are used twice get lines of their own. */
 void expr_print(const struct expr *e, const char *prefix, struct buf *out);
+/* The number that a scalar has if none is given. */
+void expr_print_default(const struct expr_input *in, struct buf *out);
 
 #endif

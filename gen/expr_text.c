@@ -4,6 +4,7 @@
 #include "gen/expr.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define HEADER "expr 1\n"
@@ -416,4 +417,21 @@ void expr_print(const struct expr *e, const char *prefix, struct buf *out)
     for (int i = 0; i < e->output_count; i++)
         print_output(&p, &e->outputs[i]);
     arena_free(a);
+}
+
+void expr_print_default(const struct expr_input *in, struct buf *out)
+{
+    float x;
+    memcpy(&x, &in->default_bits, sizeof x);
+    int digits = 6; /* as few as are read as the same number, 9 at most */
+    char text[32];
+    do
+        snprintf(text, sizeof text, "%.*g", digits, (double)x);
+    while (strtof(text, NULL) != x && digits++ < 9);
+    if (in->type == EXPR_F32)
+        buf_puts(out, text);
+    else if (in->type == EXPR_S32)
+        buf_printf(out, "%d", (int)in->default_bits);
+    else
+        buf_printf(out, "%u", in->default_bits);
 }

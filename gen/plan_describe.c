@@ -126,18 +126,6 @@ static void put_output(const struct plan_output *o, const struct plan *p,
     buf_puts(out, "\n");
 }
 
-static void put_default(const struct expr_input *in, struct buf *out)
-{
-    float x;
-    memcpy(&x, &in->default_bits, sizeof x);
-    if (in->type == EXPR_F32)
-        buf_printf(out, "; %.9g unless given", (double)x);
-    else if (in->type == EXPR_S32)
-        buf_printf(out, "; %d unless given", (int)in->default_bits);
-    else
-        buf_printf(out, "; %u unless given", in->default_bits);
-}
-
 /* What a launch has to bring along. */
 static void put_parameters(const struct expr *e, struct buf *out)
 {
@@ -153,8 +141,11 @@ static void put_parameters(const struct expr *e, struct buf *out)
         buf_printf(out, "    parameter     %s, %s: %s", in->name,
                    expr_type_name(in->type),
                    shapes[in->kind][in->columns == EXPR_PAIRS]);
-        if (in->has_default)
-            put_default(in, out);
+        if (in->has_default) {
+            buf_puts(out, "; ");
+            expr_print_default(in, out);
+            buf_puts(out, " unless given");
+        }
         buf_puts(out, "\n");
     }
 }

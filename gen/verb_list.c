@@ -106,13 +106,39 @@ static void list_configs(struct arena *a, FILE *out)
     }
 }
 
+/* What a launch brings along: "c[m][n] bf16, beta f32 = 1". */
+static const char *parameters_of(struct arena *a, const char *epilogue)
+{
+    static const char *const shapes[][2] = {
+        [EXPR_SCALAR] = {"", ""},
+        [EXPR_VEC_COL] = {"[n]", "[n/2]"},
+        [EXPR_VEC_ROW] = {"[m]", "[m]"},
+        [EXPR_AUX] = {"[m][n]", "[m][n/2]"},
+    };
+    const struct expr *e = trace_named(a, epilogue, loc_none(), diags_new(a));
+    struct buf b;
+    buf_init(&b, a);
+    for (int i = 0; e && i < e->input_count; i++) {
+        const struct expr_input *in = &e->inputs[i];
+        buf_printf(&b, "%s%s%s %s", i ? ", " : "; takes ", in->name,
+                   shapes[in->kind][in->columns == EXPR_PAIRS],
+                   expr_type_name(in->type));
+        if (!in->has_default)
+            continue;
+        buf_puts(&b, " = ");
+        expr_print_default(in, &b);
+    }
+    return b.bytes ? b.data : "";
+}
+
 static void list_epilogues(struct arena *a, FILE *out)
 {
     int count;
     const struct trace_name *names = trace_names(a, &count);
     fputs("epilogues\n", out);
     for (int i = 0; i < count; i++)
-        fprintf(out, "  %-*s %s\n", NAME_COLS + 5, names[i].name, names[i].summary);
+        fprintf(out, "  %-*s %s%s\n", NAME_COLS + 5, names[i].name, names[i].summary,
+                parameters_of(a, names[i].name));
 }
 
 static void list_fields(struct arena *a, const char *constructor, FILE *out)
