@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #if defined(__GNUC__)
 #define PRINTF_LIKE(fmt, args) __attribute__((format(printf, fmt, args)))
@@ -64,6 +65,36 @@ static inline uint32_t align_up(uint32_t x, uint32_t to)
 static inline uint32_t ceil_div(uint32_t x, uint32_t by)
 {
     return x / by + (x % by != 0);
+}
+
+/* ---- floats and their bits */
+
+static inline float f32_of(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static inline uint32_t bits_of_f32(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+static inline double f64_of(uint64_t bits)
+{
+    double f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static inline uint64_t bits_of_f64(double f)
+{
+    uint64_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
 }
 
 #endif

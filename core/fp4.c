@@ -1,4 +1,5 @@
 #include "core/fp4.h"
+#include "core/base.h"
 
 #include <float.h>
 #include <math.h>
@@ -10,20 +11,6 @@
 
 /* fl(1/6): the block scale is a product with it, so that a kernel needs no division. */
 static const float one_sixth = 0x1.555556p-3f;
-
-static uint32_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static float float_of(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 /* Nearest integer, ties to even, whatever the rounding mode of the thread; x >= 0 and
  * below 2^24. */
@@ -68,9 +55,9 @@ uint8_t e4m3_encode(float x)
 {
     if (isnan(x))
         return 0x7f;
-    uint32_t bits = bits_of(x), mag = bits & MAGNITUDE;
+    uint32_t bits = bits_of_f32(x), mag = bits & MAGNITUDE;
     uint32_t sign = bits & SIGN_BIT ? 0x80 : 0;
-    float a = float_of(mag);
+    float a = f32_of(mag);
     uint32_t code;
     if (a > 448.0f) {
         code = 0x7e;
@@ -87,16 +74,16 @@ float e4m3_decode(uint8_t code)
 {
     uint32_t sign = code & 0x80 ? SIGN_BIT : 0, mag = code & 0x7f;
     if (mag == 0x7f)
-        return float_of(sign | 0x7fc00000u);
+        return f32_of(sign | 0x7fc00000u);
     if (mag < 8) /* exponent 0: m * 2^-9 */
-        return float_of(sign | bits_of((float)mag * 0x1p-9f));
-    return float_of(sign | ((mag + ((127 - 7) << 3)) << 20));
+        return f32_of(sign | bits_of_f32((float)mag * 0x1p-9f));
+    return f32_of(sign | ((mag + ((127 - 7) << 3)) << 20));
 }
 
 /* Code 0 is 2^-127, below float's normal range, where 2^-127 is mantissa 0x400000. */
 uint8_t ue8m0_encode_up(float x)
 {
-    uint32_t mag = bits_of(x) & MAGNITUDE;
+    uint32_t mag = bits_of_f32(x) & MAGNITUDE;
     if (mag > INF_BITS)
         return 0xff;
     uint32_t exponent = mag >> 23, mantissa = mag & 0x7fffff;
@@ -106,7 +93,7 @@ uint8_t ue8m0_encode_up(float x)
 
 uint8_t ue8m0_encode_down(float x)
 {
-    uint32_t mag = bits_of(x) & MAGNITUDE;
+    uint32_t mag = bits_of_f32(x) & MAGNITUDE;
     if (mag > INF_BITS)
         return 0xff;
     uint32_t code = mag >> 23;
@@ -116,30 +103,30 @@ uint8_t ue8m0_encode_down(float x)
 float ue8m0_decode(uint8_t code)
 {
     if (code == 0xff)
-        return float_of(0x7fc00000u);
-    return float_of(code ? (uint32_t)code << 23 : 0x400000u);
+        return f32_of(0x7fc00000u);
+    return f32_of(code ? (uint32_t)code << 23 : 0x400000u);
 }
 
 uint16_t bf16_encode(float x)
 {
     if (isnan(x))
         return 0x7fff;
-    uint32_t bits = bits_of(x);
+    uint32_t bits = bits_of_f32(x);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 float bf16_decode(uint16_t bits)
 {
-    return float_of((uint32_t)bits << 16);
+    return f32_of((uint32_t)bits << 16);
 }
 
 uint16_t f16_encode(float x)
 {
     if (isnan(x))
         return 0x7fff;
-    uint32_t bits = bits_of(x), mag = bits & MAGNITUDE;
+    uint32_t bits = bits_of_f32(x), mag = bits & MAGNITUDE;
     uint32_t sign = bits >> 16 & 0x8000;
-    float a = float_of(mag);
+    float a = f32_of(mag);
     uint32_t code;
     if (a >= 65520.0f) { /* midpoint between the largest and 2^16 */
         code = 0x7c00;
@@ -156,10 +143,10 @@ float f16_decode(uint16_t bits)
 {
     uint32_t sign = (uint32_t)(bits & 0x8000) << 16, mag = bits & 0x7fff;
     if (mag >= 0x7c00)
-        return float_of(sign | INF_BITS | (mag & 0x3ff) << 13);
+        return f32_of(sign | INF_BITS | (mag & 0x3ff) << 13);
     if (mag < 0x400)
-        return float_of(sign | bits_of((float)mag * 0x1p-24f));
-    return float_of(sign | ((mag + ((127 - 15) << 10)) << 13));
+        return f32_of(sign | bits_of_f32((float)mag * 0x1p-24f));
+    return f32_of(sign | ((mag + ((127 - 15) << 10)) << 13));
 }
 
 size_t sf_bytes(size_t rows, size_t k)

@@ -9,34 +9,6 @@
 #include "emu/machine.h"
 #include "emu/report.h"
 
-static inline float f32_of(uint32_t bits)
-{
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-static inline uint32_t bits_of_f32(float f)
-{
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    return bits;
-}
-
-static inline double f64_of(uint64_t bits)
-{
-    double f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-static inline uint64_t bits_of_f64(double f)
-{
-    uint64_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    return bits;
-}
-
 /* Two's complement values without the conversions that C leaves to the implementation
  * being visible everywhere. */
 static inline int32_t s32_of(uint32_t x)

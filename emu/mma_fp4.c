@@ -6,6 +6,7 @@
  * 53 bits of an f64, and for scales of similar size the 24 bits of an f32.  UE8M0
  * scales may lie 2^254 apart; such sums are formed in fixed point. */
 #include "emu/mma_fp4.h"
+#include "core/base.h"
 #include "emu/wide.h"
 
 #include <assert.h>
@@ -87,20 +88,9 @@ int32_t mma_fp4_scale_parts(uint8_t code, bool ue8m0, int *exponent)
     return code < 8 ? code : 8 + code % 8;
 }
 
-static float f32_of(uint32_t bits)
+static uint32_t result_bits(float f)
 {
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-static uint32_t f32_bits(float f)
-{
-    uint32_t bits;
-    if (f != f)
-        return 0x7fffffff;
-    memcpy(&bits, &f, sizeof bits);
-    return bits;
+    return f != f ? 0x7fffffff : bits_of_f32(f);
 }
 
 uint32_t mma_fp4_exact(const struct mma_fp4 *m, int lane, int column, uint32_t d)
@@ -125,7 +115,7 @@ uint32_t mma_fp4_exact(const struct mma_fp4 *m, int lane, int column, uint32_t d
     int64_t significand = exponent != 0 ? 0x800000 | fraction : fraction;
     wide_add(&sum, d >> 31 ? -significand : significand,
              exponent != 0 ? (int)exponent - 150 : -149);
-    return f32_bits(wide_round(&sum));
+    return result_bits(wide_round(&sum));
 }
 
 /* Rounds the exact sum x + d once.  Where the f64 sum is inexact its last bit is made
@@ -159,7 +149,7 @@ uint32_t mma_fp4_element(const struct mma_fp4 *m, int lane, int column, uint32_t
                                m->b + column * MMA_ROW_BYTES + i * 8) *
              ((double)mma_fp4_scale(sfa[i], m->ue8m0) * (m->negate ? -.25 : .25) *
               (double)mma_fp4_scale(sfb[i], m->ue8m0));
-    return f32_bits(round_once(x, (double)f32_of(d)));
+    return result_bits(round_once(x, (double)f32_of(d)));
 }
 
 void mma_fp4_scalar(const struct mma_fp4 *m)
@@ -186,7 +176,7 @@ void mma_fp4_scalar(const struct mma_fp4 *m)
                 x += mma_fp4_block_sum(m->a + lane * MMA_ROW_BYTES + i * 8, b + i * 8) *
                      ((double)mma_fp4_scale(m->sfa[lane * MMA_BLOCKS + i], m->ue8m0) *
                       scale_b[i]);
-            *d = f32_bits(round_once(x, (double)f32_of(old)));
+            *d = result_bits(round_once(x, (double)f32_of(old)));
         }
     }
 }

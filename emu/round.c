@@ -1,4 +1,5 @@
 #include "emu/round.h"
+#include "core/base.h"
 
 #include <math.h>
 #include <string.h>
@@ -13,20 +14,6 @@ const struct format format_bf16 = {8, 7, 127, 0x7f7f, 0x7f80, 0x7fff};
 const struct format format_tf32 = {8, 10, 127, 0x3fbff, 0x3fc00, 0x3ffff};
 const struct format format_f32 = {8, 23, 127, 0x7f7fffff, 0x7f800000, 0x7fffffff};
 
-static uint64_t to_bits(double x)
-{
-    uint64_t b;
-    memcpy(&b, &x, sizeof b);
-    return b;
-}
-
-static double from_bits(uint64_t b)
-{
-    double x;
-    memcpy(&x, &b, sizeof x);
-    return x;
-}
-
 /* A finite, non-zero |x| as significand * 2^-drop units of the format's last place:
  * `code` counts whole units, `rest` what is below, of `drop` bits. */
 struct split {
@@ -36,7 +23,7 @@ struct split {
 
 static struct split split(const struct format *f, double x)
 {
-    uint64_t b = to_bits(x) & INT64_MAX;
+    uint64_t b = bits_of_f64(x) & INT64_MAX;
     int e = (int)(b >> 52);
     uint64_t significand = b & (((uint64_t)1 << 52) - 1);
     if (e == 0)
@@ -133,14 +120,14 @@ double float_decode(const struct format *f, uint32_t code)
 /* `near` is a value rounded to nearest, `error` has the sign of exact - near. */
 static double to_odd(double near, double error)
 {
-    uint64_t b = to_bits(near);
+    uint64_t b = bits_of_f64(near);
     if (error == 0 || isnan(error) || (b & 1) || !isfinite(near))
         return near;
     /* An even neighbour was taken: step to the odd one on the exact value's side. */
     bool away = (error > 0) == !signbit(near);
     if (near == 0)
-        return error > 0 ? from_bits(1) : from_bits(((uint64_t)1 << 63) | 1);
-    return from_bits(away ? b + 1 : b - 1);
+        return error > 0 ? f64_of(1) : f64_of(((uint64_t)1 << 63) | 1);
+    return f64_of(away ? b + 1 : b - 1);
 }
 
 double fma_to_odd(double a, double b, double c)

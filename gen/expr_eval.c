@@ -14,18 +14,9 @@ struct eval {
     uint32_t **values; /* values[node id][index] */
 };
 
-static float float_of(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 static uint32_t bits_of(float x)
 {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return x != x ? 0x7fffffffu : bits; /* arithmetic gives one NaN */
+    return x != x ? 0x7fffffffu : bits_of_f32(x); /* arithmetic gives one NaN */
 }
 
 static float flush(float x)
@@ -253,21 +244,21 @@ static uint32_t apply(const struct expr_node *n, uint32_t a, uint32_t b, uint32_
     case EXPR_EQ:
     case EXPR_NE:
         if (t == EXPR_F32)
-            return compare_float(n->op, float_of(a), float_of(b));
+            return compare_float(n->op, f32_of(a), f32_of(b));
         return compare_int(n->op, t == EXPR_S32 ? (int32_t)a < (int32_t)b : a < b,
                            a == b);
     case EXPR_IS_NAN:
-        return isnan(float_of(a)) ? 1u : 0u;
+        return isnan(f32_of(a)) ? 1u : 0u;
     case EXPR_SELECT:
         return a ? b : c;
     case EXPR_TO_INT:
-        if (float_of(a) >= 0x1p31f)
+        if (f32_of(a) >= 0x1p31f)
             return 0x7fffffffu;
-        return (uint32_t)(int32_t)to_int_clamped(float_of(a), -0x1p31, 0x1p31);
+        return (uint32_t)(int32_t)to_int_clamped(f32_of(a), -0x1p31, 0x1p31);
     case EXPR_TO_UINT:
-        if (float_of(a) >= 0x1p32f)
+        if (f32_of(a) >= 0x1p32f)
             return 0xffffffffu;
-        return (uint32_t)to_int_clamped(float_of(a), 0, 0x1p32);
+        return (uint32_t)to_int_clamped(f32_of(a), 0, 0x1p32);
     case EXPR_INT_TO_FLOAT:
         return bits_of((float)(int32_t)a);
     case EXPR_UINT_TO_FLOAT:
@@ -283,12 +274,12 @@ static uint32_t apply(const struct expr_node *n, uint32_t a, uint32_t b, uint32_
     case EXPR_TO_E4M3:
     case EXPR_TO_E5M2:
     case EXPR_TO_E2M1:
-        return expr_narrow_code(n->type, float_of(a));
+        return expr_narrow_code(n->type, f32_of(a));
     case EXPR_WIDEN: /* of a NaN in bf16 the bits stay, as in vectors and tiles */
         return t == EXPR_TYPE_BF16 ? a << 16 : bits_of(narrow_value(t, a));
     default:
         if (t == EXPR_F32)
-            return float_op(n->op, float_of(a), float_of(b), float_of(c));
+            return float_op(n->op, f32_of(a), f32_of(b), f32_of(c));
         return int_op(n->op, t == EXPR_S32, a, b);
     }
 }
@@ -392,7 +383,7 @@ static void eval_reduction(const struct eval *v, const struct expr_node *n,
     float *x = ARENA_ARRAY(v->arena, float, (size_t)n->block);
     for (int b = 0; b < value_count(v, n); b++) {
         for (int i = 0; i < n->block; i++)
-            x[i] = float_of(masked(v, n->args[0], b * n->block + i));
+            x[i] = f32_of(masked(v, n->args[0], b * n->block + i));
         float best = x[0];
         for (int i = 1; i < n->block; i++)
             best = extremum(best, x[i], n->op == EXPR_BLOCK_MIN, false);
@@ -444,15 +435,15 @@ static void move(const struct eval *v, const struct expr_node *n)
     uint32_t *out = v->values[n->id];
     int per = n->shape == EXPR_SHAPE_BLOCK ? n->block : 1;
     for (int i = 0; i < value_count(v, n); i++) {
-        float y = float_of(out[i]), by;
+        float y = f32_of(out[i]), by;
         if (!isfinite(y))
             continue;
         if (v->row->move)
             by = v->row->move[i];
         else
-            by = approximation_error(n->op, float_of(value_at(v, n->args[0], i, per)),
-                                     y) *
-                 (v->row->move_down ? -1.0f : 1.0f);
+            by =
+                approximation_error(n->op, f32_of(value_at(v, n->args[0], i, per)), y) *
+                (v->row->move_down ? -1.0f : 1.0f);
         out[i] = bits_of(y + by);
     }
 }
@@ -494,7 +485,7 @@ static uint32_t fp4_code(const struct eval *v, const struct expr_output *o, floa
 static void nvfp4_block(const struct eval *v, const struct expr_output *o, int first,
                         const float *x, struct expr_values *out)
 {
-    float global = float_of(value_at(v, o->global, 0, 1));
+    float global = f32_of(value_at(v, o->global, 0, 1));
     float t = amax_of(x, 16) * 0x1.555556p-3f / global;
     uint8_t scale = e4m3_encode(fabsf(t));
     float d = e4m3_decode(scale) * global, y = 1.0f / d;
@@ -553,7 +544,7 @@ static void eval_output(const struct eval *v, const struct expr_output *o,
         return;
     }
     for (int i = 0; i < cols; i++)
-        x[i] = float_of(masked(v, o->value, i));
+        x[i] = f32_of(masked(v, o->value, i));
     if (!block) {
         out->amax = row_ok ? amax_of(x, cols) : 0;
         return;

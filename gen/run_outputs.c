@@ -14,13 +14,6 @@ static size_t elem_bytes(const struct image_arg *a)
     return strcmp(a->type, "bf16") == 0 || strcmp(a->type, "f16") == 0 ? 2 : 4;
 }
 
-static uint32_t float_bits(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 static bool is_integer(const struct image_arg *a)
 {
     return strcmp(a->type, "s32") == 0 || strcmp(a->type, "u32") == 0;
@@ -29,7 +22,7 @@ static bool is_integer(const struct image_arg *a)
 static uint32_t bits_of(const struct image_arg *a, float x)
 {
     if (elem_bytes(a) == 4)
-        return float_bits(x);
+        return bits_of_f32(x);
     return strcmp(a->type, "bf16") == 0 ? bf16_encode(x) : f16_encode(x);
 }
 
@@ -66,7 +59,7 @@ static bool make_arg(struct run_arg *arg, uint32_t m, uint32_t n, uint64_t seed,
         const uint64_t word = random_word(seed, stream, 0);
         arg->bits = about->has_default  ? about->default_bits
                     : is_integer(about) ? random_bits(about, word)
-                                        : float_bits(positive(word));
+                                        : bits_of_f32(positive(word));
         return true;
     }
     arg->rows = about->kind == ARG_AUX ? m : 1;
@@ -90,7 +83,7 @@ static bool set_scalar(struct run_arg *arg, double value, struct diags *d)
     arg->is_set = true;
     if (!is_integer(about)) {
         const float x = (float)value;
-        arg->bits = float_bits(x);
+        arg->bits = bits_of_f32(x);
         if (!about->is_scale || (x > 0 && isfinite(x)))
             return true;
         diag_add(d, DIAG_ARG_SCALE, loc_none(), about->name,
@@ -165,8 +158,8 @@ uint32_t run_arg_element(const struct run_arg *arg, size_t row, size_t col)
     if (elem == 4)
         return bits;
     bool is_bf16 = strcmp(arg->about->type, "bf16") == 0;
-    return float_bits(is_bf16 ? bf16_decode((uint16_t)bits)
-                              : f16_decode((uint16_t)bits));
+    return bits_of_f32(is_bf16 ? bf16_decode((uint16_t)bits)
+                               : f16_decode((uint16_t)bits));
 }
 
 void run_arg_multiply(struct run_arg *arg, float by)

@@ -9,20 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static float from_bits(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static uint32_t to_bits(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 /* Value of a small float format, from its definition. */
 static double format_value(unsigned code, int mantissa_bits, int bias)
 {
@@ -56,7 +42,7 @@ static float sample(uint32_t i)
 {
     static const uint32_t low_bits[6] = {0x0000, 0x0001, 0x7fff,
                                          0x8000, 0x8001, 0xffff};
-    return from_bits((i / 6) << 16 | low_bits[i % 6]);
+    return f32_of((i / 6) << 16 | low_bits[i % 6]);
 }
 
 /* N1 */
@@ -126,7 +112,8 @@ TEST(e2m1_decodes_what_it_encodes)
         CHECK_EQ(!!signbit(x), code >> 3);
         CHECK_EQ(e2m1_encode(x), code);
         CHECK_EQ(e2m1_encode_halfstep(x), code);
-        CHECK_EQ(to_bits(e2m1_decode(code | 0xa0)), to_bits(x)); /* low 4 bits count */
+        CHECK_EQ(bits_of_f32(e2m1_decode(code | 0xa0)),
+                 bits_of_f32(x)); /* low 4 bits count */
     }
 }
 
@@ -281,15 +268,15 @@ TEST(bf16_rounds_to_nearest_even)
 {
     for (unsigned code = 0; code < 0x10000; code++) {
         float x = bf16_decode((uint16_t)code);
-        if (to_bits(x) != code << 16)
-            CHECK_EQ(to_bits(x), code << 16);
+        if (bits_of_f32(x) != code << 16)
+            CHECK_EQ(bits_of_f32(x), code << 16);
         if (!isnan(x) && bf16_encode(x) != code)
             CHECK_EQ(bf16_encode(x), code);
     }
     CHECK_EQ(bf16_encode(NAN), 0x7fff);
-    CHECK_EQ(bf16_encode(from_bits(0x3f808000)), 0x3f80);
-    CHECK_EQ(bf16_encode(from_bits(0x3f818000)), 0x3f82);
-    CHECK_EQ(bf16_encode(from_bits(0x3f808001)), 0x3f81);
+    CHECK_EQ(bf16_encode(f32_of(0x3f808000)), 0x3f80);
+    CHECK_EQ(bf16_encode(f32_of(0x3f818000)), 0x3f82);
+    CHECK_EQ(bf16_encode(f32_of(0x3f808001)), 0x3f81);
     CHECK_EQ(bf16_encode(FLT_MAX), 0x7f80);
 }
 

@@ -33,20 +33,6 @@ static float uniform(uint64_t *s) /* 0 .. 1 */
     return (float)(next_random(s) & 0xffffff) * 0x1p-24f;
 }
 
-static float float_of(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static uint32_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 /* ---- conversions */
 
 static void check_code(const char *target, const char *format, float x, unsigned got,
@@ -73,7 +59,7 @@ static void convert_many(const char *target, const char *path)
         struct arena *scratch = arena_new();
         float *x = ARENA_ARRAY(scratch, float, BATCH);
         for (int i = 0; i < BATCH; i++)
-            x[i] = float_of((uint32_t)next_random(&s));
+            x[i] = f32_of((uint32_t)next_random(&s));
         struct lower_run r = {.target = target,
                               .chunk = 64,
                               .e = e,
@@ -138,14 +124,14 @@ static void fill_block(float *x, float global, int kind, uint64_t *s)
             x[i] = (uniform(s) + uniform(s) + uniform(s) - 1.5f) * size;
             break;
         case 1: /* beside the places where a code changes */
-            x[i] = float_of(bits_of(edges[bits % 7] * step) + (bits >> 8) % 7 - 3);
+            x[i] = f32_of(bits_of_f32(edges[bits % 7] * step) + (bits >> 8) % 7 - 3);
             x[i] = i == 0 ? 6 * step : bits >> 31 ? -x[i] : x[i];
             break;
         case 2: /* any exponent, subnormals among them */
             x[i] = ldexpf((float)(int32_t)bits, (int)(next_random(s) % 276) - 180);
             break;
         default: /* any bits */
-            x[i] = float_of(bits);
+            x[i] = f32_of(bits);
         }
     }
 }

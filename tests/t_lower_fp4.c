@@ -14,24 +14,10 @@
 
 static const char *const targets[] = {"sm_100f", "sm_90a", "sm_80"};
 
-static float float_of(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static uint32_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 /* Multiplying by alpha = 1 leaves everything but the sign of a NaN. */
 static float canonical(float x)
 {
-    return x != x ? float_of(0x7fffffff) : x;
+    return x != x ? f32_of(0x7fffffff) : x;
 }
 
 static uint64_t next_random(uint64_t *s)
@@ -63,7 +49,7 @@ static float *interesting(struct arena *a, uint32_t *count)
     float *x = ARENA_ARRAY(a, float, 70000);
     uint32_t n = 0;
     for (uint32_t i = 0; i < 65536; i++)
-        x[n++] = float_of(i << 16); /* NaN of both signs too */
+        x[n++] = f32_of(i << 16); /* NaN of both signs too */
     double (*const values[])(unsigned) = {ref_e2m1, ref_ue4m3, ref_e5m2};
     static const unsigned last[] = {7, 0x7e, 0x7b};
     for (int f = 0; f < 3; f++)
@@ -73,7 +59,7 @@ static float *interesting(struct arena *a, uint32_t *count)
             float middle = (float)((values[f](code) + next) / 2);
             for (uint32_t k = 0; k < 7; k++)
                 for (uint32_t sign = 0; sign < 2; sign++)
-                    x[n++] = float_of((bits_of(middle) + k - 3) | sign << 31);
+                    x[n++] = f32_of((bits_of_f32(middle) + k - 3) | sign << 31);
         }
     *count = align_up(n, 16 * 128);
     return x;
@@ -266,7 +252,7 @@ TEST_SLOW(all_bf16_values_in_blocks)
     for (size_t g = 0; g < COUNT_OF(globals); g++) {
         struct blocks b = blocks_new(a, 1024, 64);
         for (uint32_t i = 0; i < 65536; i++) /* a block has values of one size */
-            b.x[i] = canonical(float_of(i << 16));
+            b.x[i] = canonical(f32_of(i << 16));
         for (uint32_t row = 0; row < b.rows; row++)
             b.global[row] = globals[g];
         check_everywhere(&b);
@@ -282,7 +268,7 @@ TEST_SLOW(values_next_to_thresholds)
     struct blocks b = blocks_new(a, 4096, 64);
     uint64_t s = 362436069;
     for (uint32_t row = 0; row < b.rows; row++) {
-        float global = float_of(0x3f800000u | (uint32_t)(next_random(&s) & 0x7fffff));
+        float global = f32_of(0x3f800000u | (uint32_t)(next_random(&s) & 0x7fffff));
         global *= exp2f((float)(int)(next_random(&s) % 60) - 30);
         b.global[row] = global;
         for (uint32_t c = 0; c < 64; c += 16) {
@@ -292,7 +278,7 @@ TEST_SLOW(values_next_to_thresholds)
             x[0] = 6 * d; /* gives this scale */
             for (int i = 1; i < 16; i++) {
                 float edge = thresholds[next_random(&s) % 7] * d;
-                x[i] = float_of(bits_of(edge) + (uint32_t)(next_random(&s) % 7) - 3);
+                x[i] = f32_of(bits_of_f32(edge) + (uint32_t)(next_random(&s) % 7) - 3);
                 x[i] = next_random(&s) % 2 ? x[i] : -x[i];
             }
         }
@@ -306,11 +292,11 @@ static void fill_row(struct blocks *b, uint32_t row, uint64_t *s)
 {
     for (uint32_t c = 0; c < 64; c++) {
         uint32_t bits = (uint32_t)next_random(s);
-        float x = canonical(float_of(bits));
+        float x = canonical(f32_of(bits));
         if (c / 16 == row % 4) /* one block of what this global scale is for */
             x = gaussian(s) * 100 * b->global[row];
         else if (c / 16 == (row + 1) % 4) /* subnormals and small numbers */
-            x = float_of((bits & 0x803fffff) | bits % 3 << 22);
+            x = f32_of((bits & 0x803fffff) | bits % 3 << 22);
         else if (c / 16 == (row + 2) % 4) /* up to 2^64 */
             x = ldexpf(gaussian(s), (int)(bits % 80) - 18);
         b->x[row * 64 + c] = x;
@@ -346,7 +332,7 @@ TEST(global_scales_that_are_none)
     uint64_t s = 88675123;
     for (uint32_t row = 0; row < b.rows; row++) {
         uint32_t g = row % count;
-        b.global[row] = g < COUNT_OF(odd) ? odd[g] : float_of(0x7fffffff);
+        b.global[row] = g < COUNT_OF(odd) ? odd[g] : f32_of(0x7fffffff);
         fill_row(&b, row, &s);
         float *x = b.x + row * 64;
         for (uint32_t c = 0; c < 64; c++)
@@ -484,11 +470,11 @@ TEST_SLOW(the_quotient_is_exact_for_every_divisor)
     static const float thresholds[] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f};
     long differences = 0;
     for (uint32_t mantissa = 0; mantissa < 1u << 23; mantissa++) {
-        float d = float_of(0x3f800000u | mantissa), y = 1.0f / d;
+        float d = f32_of(0x3f800000u | mantissa), y = 1.0f / d;
         for (size_t t = 0; t < COUNT_OF(thresholds); t++) {
-            uint32_t edge = bits_of((float)((double)d * (double)thresholds[t]));
+            uint32_t edge = bits_of_f32((float)((double)d * (double)thresholds[t]));
             for (uint32_t k = 0; k < 5; k++) {
-                float x = float_of(edge + k - 2), q = x * y;
+                float x = f32_of(edge + k - 2), q = x * y;
                 float rest = fmaf(d, q, -x);
                 differences += fmaf(rest, -y, q) != x / d;
             }
@@ -599,7 +585,7 @@ TEST_SLOW(mx_blocks_of_all_bf16_values)
     struct arena *a = arena_new();
     struct blocks b = blocks_new(a, 1024, 64);
     for (uint32_t i = 0; i < 65536; i++)
-        b.x[i] = canonical(float_of(i << 16));
+        b.x[i] = canonical(f32_of(i << 16));
     struct blocks wide = gaussian_tensors(a, 200, 1, 128);
     for (size_t t = 0; t < COUNT_OF(targets); t++)
         for (int down = 0; down < 2; down++) {
@@ -625,7 +611,7 @@ TEST_SLOW(mx_scales_and_their_neighbours)
             if (edge == 0 || isinf(edge))
                 edge = 1;
             for (uint32_t i = 0; i < 32; i++)
-                x[i] = i == step ? -float_of(bits_of(edge) + step - 3) : edge / 5;
+                x[i] = i == step ? -f32_of(bits_of_f32(edge) + step - 3) : edge / 5;
         }
     for (size_t t = 0; t < COUNT_OF(targets); t++)
         for (int down = 0; down < 2; down++)

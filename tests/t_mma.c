@@ -162,13 +162,6 @@ static uint8_t random_scale(enum scales kind, bool ue8m0)
     return 0;
 }
 
-static uint32_t f32_bits(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return u;
-}
-
 static uint32_t random_d(enum old_d kind)
 {
     static const uint32_t special[] = {0,          0x80000000, 0x7f800000, 0xff800000,
@@ -176,7 +169,7 @@ static uint32_t random_d(enum old_d kind)
                                        0x80000001, 0x7f7fffff, 0x00800000, 0x33000000};
     switch (kind) {
     case SMALL:
-        return f32_bits((float)(int)(random_below(2001) - 1000) / 8);
+        return bits_of_f32((float)(int)(random_below(2001) - 1000) / 8);
     case RANDOM_F32: /* finite, any exponent */
         return (random_bits() & 0x807fffff) | random_below(255) << 23;
     case TIES: /* last place near the least quantum of the products */
@@ -349,17 +342,17 @@ TEST(one_rounding_only)
     data.sfa[0] = 127 - 24;
     data.sfa[1] = 127 - 36;
     for (int i = 0; i < 128 * 256; i++)
-        data.d[i] = f32_bits(1);
+        data.d[i] = bits_of_f32(1);
     check_all_paths(&data, 10);
-    CHECK_EQ(data.d[0], f32_bits(1) + 1);
+    CHECK_EQ(data.d[0], bits_of_f32(1) + 1);
     data.sfa[1] = 127 - 60;
-    data.d[0] = f32_bits(1);
+    data.d[0] = bits_of_f32(1);
     check_all_paths(&data, 10);
-    CHECK_EQ(data.d[0], f32_bits(1) + 1);
+    CHECK_EQ(data.d[0], bits_of_f32(1) + 1);
     data.a[8] = 0;
-    data.d[0] = f32_bits(1);
+    data.d[0] = bits_of_f32(1);
     check_all_paths(&data, 10);
-    CHECK_EQ(data.d[0], f32_bits(1));
+    CHECK_EQ(data.d[0], bits_of_f32(1));
 }
 
 /* What tells the modes apart: the second cut, the first, and their direction. */
@@ -376,27 +369,27 @@ TEST(hardware_cuts_towards_zero)
     data.sfa[0] = 127 - 24;
     data.a[8] = data.b[8] = 2; /* and in element 16, of one of 2^-26 */
     data.sfa[1] = 127 - 26;
-    data.d[0] = f32_bits(1);
+    data.d[0] = bits_of_f32(1);
     mma_fp4(MMA_SCALAR, &data.mma);
-    CHECK_EQ(data.d[0], f32_bits(1)); /* to nearest it would go up */
-    data.b[0] = data.b[8] = 10;       /* -1.0 */
-    data.d[0] = f32_bits(1);
+    CHECK_EQ(data.d[0], bits_of_f32(1)); /* to nearest it would go up */
+    data.b[0] = data.b[8] = 10;          /* -1.0 */
+    data.d[0] = bits_of_f32(1);
     mma_fp4(MMA_SCALAR, &data.mma);
-    CHECK_EQ(data.d[0], f32_bits(1) - 2); /* 1 - 2^-24 - 2^-26, cut */
+    CHECK_EQ(data.d[0], bits_of_f32(1) - 2); /* 1 - 2^-24 - 2^-26, cut */
     /* A term of 2^-36 is cut off whole, and its neighbour of 2^-35 is not. */
     data.sfa[0] = 127 - 36;
     data.a[8] = 0;
-    data.d[0] = f32_bits(1);
+    data.d[0] = bits_of_f32(1);
     mma_fp4(MMA_SCALAR, &data.mma);
-    CHECK_EQ(data.d[0], f32_bits(1));
+    CHECK_EQ(data.d[0], bits_of_f32(1));
     data.sfa[0] = 127 - 35;
     mma_fp4(MMA_SCALAR, &data.mma);
-    CHECK_EQ(data.d[0], f32_bits(1) - 1);
+    CHECK_EQ(data.d[0], bits_of_f32(1) - 1);
     /* The scales alone set the exponent, though the block's sum is zero. */
     data.sfa[1] = 127 + 10;
-    data.d[0] = f32_bits(1);
+    data.d[0] = bits_of_f32(1);
     mma_fp4(MMA_SCALAR, &data.mma);
-    CHECK_EQ(data.d[0], f32_bits(1));
+    CHECK_EQ(data.d[0], bits_of_f32(1));
 }
 
 TEST(modes_are_equal_on_small_integers)

@@ -28,13 +28,6 @@ static void add(struct expr *e, enum expr_format format, const struct expr_node 
     CHECK(expr_add_output(e, &o, NULL));
 }
 
-static uint32_t bits(float x)
-{
-    uint32_t b;
-    memcpy(&b, &x, sizeof b);
-    return b;
-}
-
 TEST(an_f32_may_be_off_by_its_bound)
 {
     struct arena *a = arena_new();
@@ -45,12 +38,12 @@ TEST(an_f32_may_be_off_by_its_bound)
     const struct slack *s = slack_of(a, e, &r, 0);
     for (size_t i = 0; i < COLS; i++) {
         float y = (float)tanh((double)acc[i]);
-        CHECK(slack_has_code(s, i, 0, bits(y)));
-        CHECK(slack_has_code(s, i, 0, bits(y * (1 + 0x1p-11f))));
-        CHECK(slack_has_code(s, i, 0, bits(y * (1 - 0x1p-11f))));
-        CHECK(!slack_has_code(s, i, 0, bits(y * (1 + 0x1p-10f))));
-        CHECK(!slack_has_code(s, i, 0, bits(y * (1 - 0x1p-10f))));
-        CHECK(!slack_has_code(s, i, 0, bits(-y)));
+        CHECK(slack_has_code(s, i, 0, bits_of_f32(y)));
+        CHECK(slack_has_code(s, i, 0, bits_of_f32(y * (1 + 0x1p-11f))));
+        CHECK(slack_has_code(s, i, 0, bits_of_f32(y * (1 - 0x1p-11f))));
+        CHECK(!slack_has_code(s, i, 0, bits_of_f32(y * (1 + 0x1p-10f))));
+        CHECK(!slack_has_code(s, i, 0, bits_of_f32(y * (1 - 0x1p-10f))));
+        CHECK(!slack_has_code(s, i, 0, bits_of_f32(-y)));
     }
     arena_free(a);
 }
@@ -83,10 +76,10 @@ TEST(bounds_add_up)
     for (size_t i = 0; i < COLS; i++) {
         double up = exp2((double)acc[i]), y = 1 / (1 + up);
         double most = y * (0x1p-22 * up / (1 + up) + 0x1p-23);
-        CHECK(slack_has_code(s, i, 0, bits((float)(y + most))));
-        CHECK(slack_has_code(s, i, 0, bits((float)(y - most))));
-        CHECK(!slack_has_code(s, i, 0, bits((float)(y + 8 * most))));
-        CHECK(!slack_has_code(s, i, 0, bits((float)(y - 8 * most))));
+        CHECK(slack_has_code(s, i, 0, bits_of_f32((float)(y + most))));
+        CHECK(slack_has_code(s, i, 0, bits_of_f32((float)(y - most))));
+        CHECK(!slack_has_code(s, i, 0, bits_of_f32((float)(y + 8 * most))));
+        CHECK(!slack_has_code(s, i, 0, bits_of_f32((float)(y - 8 * most))));
     }
     arena_free(a);
 }
