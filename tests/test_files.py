@@ -236,6 +236,8 @@ def test_input_that_does_not_fit(tmp_path):
          "w2.npy: error: the matrix is 16 x 66, and "),
         (2, (*TILE, "--a", q, "--in", f"sfa={s}", "--b", w, "-k", 62),
          "the file has k = 64, but -k 62 is given"),
+        (2, (*TILE, "--a", q, "--in", f"sfa={s}", "-n", 8, "--rounding", "halfstep"),
+         "--rounding without numbers in --a or --b has no meaning"),
         (1, ("quantize_nvfp4", "--x", q), "elements of type '|u1'; '<f4', '<f2' and bf16"),
         (2, ("quantize_nvfp4", "--x", x, "-m", 8), "the file has m = 9, but -m 8 is given"),
         (2, ("silu_mul_quantize_nvfp4", "--x", save("o.npy", normal(9, 65, 9))),
