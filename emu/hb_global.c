@@ -11,6 +11,7 @@
 #include "emu/memory.h"
 #include "emu/report.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -312,6 +313,7 @@ static bool knows(const struct pass *x, enum hb_proxy proxy, const struct run *r
 {
     if (r->cluster == (uint32_t)x->w->cta->cluster->number)
         return hb_sees(&x->eye, proxy, r->component, lanes, r->time);
+    assert(x->eye.all);
     const struct hb_know *a = hb_others_find(x->eye.all->others, r->cluster);
     const struct hb_know *b =
         x->eye.some ? hb_others_find(x->eye.some->others, r->cluster) : NULL;

@@ -148,10 +148,10 @@ static bool visit_cell(const struct visit *v, hb_cell *write, hb_cell *read,
 static bool visit_bytes(const struct visit *v, hb_cell *write, hb_cell *read,
                         uint32_t at, uint32_t bytes)
 {
-    hb_cell *w = hb_cell_split(&v->s->pools, write);
+    hb_cell_split(&v->s->pools, write);
     hb_cell *r = hb_cell_split(&v->s->pools, read);
-    /* The second may have moved the first. */
-    w = hb_cell_split(&v->s->pools, write);
+    /* Only now: the second may move the first. */
+    hb_cell *w = hb_cell_split(&v->s->pools, write);
     for (uint32_t i = at % 4; i < at % 4 + bytes; i++)
         if (!visit_cell(v, &w[i], &r[i], at / 4 * 4 + i, 1))
             return false;
