@@ -14,7 +14,7 @@
  *   read     v0 .. v{chunk-1}   accumulators      alpha
  *            row                row of D of this thread; rows from m on are padding
  *            col                first column of the chunk, a multiple of `chunk`
- *            m, n               sizes of the accumulator matrix
+ *            m, n               sizes of the accumulator matrix, below 2^31
  *            arg_NAME           scalar parameter; or .b64: global address of a vector
  *                               or of a second tile
  *            arg_NAME_ld        .b64: row stride of a second tile, bytes

@@ -1,8 +1,9 @@
 """Kernels with epilogues through NVIDIA's assembler: no spills, few enough registers.
 
 The registers go to build/<variant>/registers-epilogues.txt.  `make test` meets each named
-epilogue in one tile and two of them in all; FP4GEN_FULL_SWEEP=1 all in all.  Under many
-schedules each runs in every tile, with 11 of them; FP4GEN_FULL_SWEEP=1: 25."""
+epilogue in one tile and two of them in all, and of the random ones those that were hardest;
+FP4GEN_FULL_SWEEP=1: all in all, and 392 random ones.  Under many schedules each named one
+runs in every tile, with 11 of them; FP4GEN_FULL_SWEEP=1: 25."""
 
 import os
 import re
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import random_epilogues
 from conftest import ROOT, SANITIZED, find_ptxas, gen, with_manifest
 
 WORKERS = min(2, os.cpu_count() or 1)
@@ -34,6 +36,9 @@ OWN = {
             "e.nvfp4(h, { global = e.param 'd_global' }), e.amax(h)",
     "plain": "return e.d(e.precise.gelu_erf(e.acc))",
 }
+# Numbers of random_epilogues.dense that spilled, or nearly did.
+DENSE = range(200) if FULL else (50, 69, 75, 77)
+HARD = "rounding = 'stochastic'", "path = 'integer', division = 'exact'", "local h = e.acc "
 
 
 def names():
@@ -87,12 +92,25 @@ def assemble(item):
     return line, used, complaint
 
 
+def random_work(folder):
+    configs = {f"dense {seed}": random_epilogues.dense(seed) for seed in DENSE}
+    for name, text in random_epilogues.plausible().items():
+        if FULL or all(part in name for part in (*HARD, "256:")):
+            configs[name] = text
+    lines = {}
+    for number, (name, text) in enumerate(configs.items()):
+        path = folder / f"random{number}.lua"
+        path.write_text(text)
+        lines[name] = [path]
+    return lines
+
+
 @pytest.mark.skipif(SANITIZED, reason="the assembler sweep runs plain only")
 def test_no_spills(ptxas, tmp_path):
     assert ptxas.exists()
     need_llvm()
-    lines = work(tmp_path)
-    assert len(lines) >= 28
+    lines = work(tmp_path) | random_work(tmp_path)
+    assert len(lines) >= 33
     items = enumerate((line, args, tmp_path) for line, args in lines.items())
     with ThreadPoolExecutor(WORKERS) as pool:
         rows = list(pool.map(assemble, items))

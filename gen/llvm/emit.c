@@ -228,6 +228,7 @@ void emit_function(struct emit *em, enum emit_block block)
     LLVMPositionBuilderBefore(em->entry, LLVMBuildBr(em->entry, body));
     LLVMPositionBuilderAtEnd(em->at, body);
     memset(em->amax, 0, sizeof em->amax);
+    em->made = em->order = NULL;
     if (block == EMIT_TILE)
         emit_tile(em);
     else if (em->step)

@@ -63,6 +63,7 @@ struct emit {
     uint64_t *done;        /* done[node id]: those that are there; only in steps */
     LLVMValueRef amax[EXPR_MAX_OUTPUTS];      /* of the columns so far */
     LLVMValueRef scales[EXPR_MAX_OUTPUTS][4]; /* codes of the blocks so far */
+    LLVMValueRef made, order; /* i32, see emit_behind(); NULL: nothing yet */
     struct emit_in {
         const char *name;
         LLVMValueRef value;
@@ -143,6 +144,10 @@ LLVMValueRef emit_value(struct emit *em, const struct expr_node *n, int i, int p
 /* ---- gen/llvm/steps.c: few columns at a time, through to the outputs */
 
 void emit_steps(struct emit *em);
+/* i32 as it is, but not before what earlier steps have made. */
+LLVMValueRef emit_behind(struct emit *em, LLVMValueRef i);
+/* That i32 or f32 is something that the next step has to wait for. */
+void emit_made(struct emit *em, LLVMValueRef v);
 /* Columns first .. first + count - 1 of an output, whole words and blocks of them, in
  * order: what comes in parts goes out with the last ones. */
 void emit_output(struct emit *em, int output, int first, int count);

@@ -15,7 +15,7 @@ int emit_cols(const struct emit *em, enum expr_columns c)
 /* First column of the chunk, or N, counted in tile columns or pairs. */
 static Value in_columns(struct emit *em, const char *name, enum expr_columns c)
 {
-    Value v = emit_in(em, name, em->i32);
+    Value v = emit_behind(em, emit_in(em, name, em->i32));
     return c == EXPR_PAIRS ? LLVMBuildLShr(em->at, v, emit_i32(em, 1), "") : v;
 }
 

@@ -39,6 +39,8 @@ void emit_out(struct emit *em, const char *name, Value v)
     Value mark = LLVMGetInlineAsm(f, text, strlen(text), constraint, strlen(constraint),
                                   1, 0, LLVMInlineAsmDialectATT, 0);
     LLVMBuildCall2(em->at, f, mark, &v, 1, "");
+    if (em->step && em->block != EMIT_TILE)
+        emit_made(em, v);
 }
 
 /* ---- operations */

@@ -272,9 +272,12 @@ void emit_node(struct emit *em, const struct expr_node *n, int first, int count)
     const int end = first + count, per = n->shape == EXPR_SHAPE_BLOCK ? n->block : 1;
     switch (n->op) {
     case EXPR_ACC:
-        for (int i = first; i < end; i++)
-            out[i] =
-                emit_in(em, arena_printf(em->arena, "%s%d", em->names->v, i), em->f32);
+        for (int i = first; i < end; i++) {
+            const char *name = arena_printf(em->arena, "%s%d", em->names->v, i);
+            out[i] = emit_in(em, name, em->f32);
+            if (em->order)
+                out[i] = emit_float(em, emit_behind(em, emit_bits(em, out[i])));
+        }
         return;
     case EXPR_INPUT:
         emit_input(em, n, first, count, out);

@@ -3,10 +3,37 @@
  * Level by level (gen/llvm/emit.c) many values wait at once: fine while there are
  * registers for them.  Here a value is computed when the first output wants it, and
  * what waits is accumulators, words of outputs, and the blocks that are being looked
- * at.  The bits are the same. */
+ * at.  The bits are the same.
+ *
+ * ptxas would take such an order for chance: it mixes the steps again, until all 255
+ * registers are in use and then some.  So what a step reads is changed by nothing at
+ * all, a 0 that is computed from what the step before has made. */
 #include "gen/llvm/emit.h"
 
 #include <string.h>
+
+typedef LLVMValueRef Value;
+
+void emit_made(struct emit *em, Value v)
+{
+    if (LLVMTypeOf(v) == em->f32)
+        v = emit_bits(em, v);
+    em->made = em->made ? LLVMBuildXor(em->at, em->made, v, "") : v;
+}
+
+Value emit_behind(struct emit *em, Value i)
+{
+    return em->order ? LLVMBuildXor(em->at, i, em->order, "") : i;
+}
+
+/* m has no sign, which only we know. */
+static void close_step(struct emit *em)
+{
+    Value m = emit_in(em, em->names->m, em->i32);
+    Value zero = LLVMBuildAShr(em->at, m, emit_i32(em, 31), "");
+    em->order = LLVMBuildAnd(em->at, em->made, zero, "");
+    em->made = NULL;
+}
 
 static uint64_t mask_of(int first, int count)
 {
@@ -123,17 +150,33 @@ static int output_unit(const struct emit *em, const struct expr_output *o)
     return cols > em->step ? cols : em->step;
 }
 
+/* Of output k in a step: its amax so far, or values that wait for the rest of a block;
+ * what is stored reports itself. */
+static void note_made(struct emit *em, int k, int first, int count)
+{
+    const struct expr_output *o = &em->e->outputs[k];
+    const bool narrow = o->value->type >= EXPR_TYPE_BF16;
+    for (int i = first; i < first + count && !em->amax[k]; i++)
+        emit_made(em, emit_value(em, narrow ? o->value->args[0] : o->value, i, 1));
+    if (em->amax[k])
+        emit_made(em, em->amax[k]);
+}
+
 void emit_steps(struct emit *em)
 {
     const struct expr *e = em->e;
     em->done = ARENA_ARRAY(em->arena, uint64_t, (size_t)e->node_count + 1);
-    for (int end = em->step; end <= em->chunk; end += em->step)
+    for (int end = em->step; end <= em->chunk; end += em->step) {
         for (int k = 0; k < e->output_count; k++) {
             const struct expr_output *o = &e->outputs[k];
             const int per = o->value->columns == EXPR_PAIRS ? 2 : 1;
-            const int unit = output_unit(em, o);
-            demand(em, o->value, mask_of((end - em->step) / per, em->step / per));
+            const int unit = output_unit(em, o), first = (end - em->step) / per;
+            demand(em, o->value, mask_of(first, em->step / per));
             if (end % unit == 0)
                 emit_output(em, k, (end - unit) / per, unit / per);
+            if (end % unit || em->amax[k])
+                note_made(em, k, first, em->step / per);
         }
+        close_step(em);
+    }
 }
