@@ -170,7 +170,10 @@ void fp4gen_close(fp4gen_device *dev)
 
 void fp4gen_device_get_info(const fp4gen_device *dev, fp4gen_device_info *out)
 {
-    memset(out, 0, sizeof *out);
+    if (out)
+        memset(out, 0, sizeof *out);
+    if (!dev || !out)
+        return;
     dev->driver.cuDeviceGetName(out->name, sizeof out->name, dev->device);
     out->cc = device_cc(dev);
     out->sm_count = device_query(dev, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
@@ -181,7 +184,7 @@ void fp4gen_device_get_info(const fp4gen_device *dev, fp4gen_device_info *out)
 
 void *fp4gen_driver_symbol(const fp4gen_device *dev, const char *name)
 {
-    return dlsym(dev->driver.library, name);
+    return dev && name ? dlsym(dev->driver.library, name) : NULL;
 }
 
 fp4gen_status fp4gen_alloc(fp4gen_device *dev, uint64_t *address, size_t bytes,

@@ -138,16 +138,16 @@ typedef struct fp4gen_output {
 } fp4gen_output;
 
 typedef struct fp4gen_gemm {
-    uint32_t m, n, k;           /* elements */
-    uint64_t a, b, sfa, sfb, d; /* device addresses */
-    uint64_t lda, ldb, ldd;     /* bytes; 0: dense */
-    float alpha;                /* used when alpha_ptr is 0 */
-    uint64_t alpha_ptr;         /* device address of one float, or 0 */
-    void *stream;               /* CUstream, NULL: the default stream */
-    uint32_t ctas;              /* grid size, 0: as many as there are SMs */
-    uint64_t d_scales;          /* d, ldd, d_scales: the first output, if it is not
-                                   among `outputs` */
-    const fp4gen_output *outputs;
+    uint32_t m, n, k;             /* elements */
+    uint64_t a, b, sfa, sfb, d;   /* device addresses */
+    uint64_t lda, ldb, ldd;       /* bytes; 0: dense */
+    float alpha;                  /* used when alpha_ptr is 0 */
+    uint64_t alpha_ptr;           /* device address of one float, or 0 */
+    void *stream;                 /* CUstream, NULL: the default stream */
+    uint32_t ctas;                /* grid size, 0: as many as there are SMs */
+    uint64_t d_scales;            /* d, ldd, d_scales: the first output, if it is not
+                                     among `outputs` */
+    const fp4gen_output *outputs; /* these two may be NULL where their count is 0 */
     const fp4gen_arg *args;
     uint32_t output_count, arg_count;
 } fp4gen_gemm;

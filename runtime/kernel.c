@@ -80,7 +80,10 @@ fp4gen_status kernel_is_for(const fp4gen_kernel *k, bool gemm, const char *funct
 
 void fp4gen_kernel_get_info(const fp4gen_kernel *k, fp4gen_kernel_info *out)
 {
-    memset(out, 0, sizeof *out);
+    if (out)
+        memset(out, 0, sizeof *out);
+    if (!k || !out)
+        return;
     memcpy(out->name, k->image.kernel, sizeof out->name);
     memcpy(out->target, k->image.target, sizeof out->target);
     out->tile_m = k->image.tile[0];

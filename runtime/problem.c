@@ -119,6 +119,17 @@ static int find_arg(const struct image *i, const char *name)
     return k;
 }
 
+/* Is there a list, and no longer than any kernel's?  Behind its end nobody looks. */
+static fp4gen_status check_list(const char *name, const void *list, uint32_t count,
+                                uint32_t max, fp4gen_error *err)
+{
+    if (count > max)
+        return fail(err, bad, ERROR(LIST_COUNT), name, count, max);
+    if (count && !list)
+        return fail(err, bad, ERROR(LIST_NULL), name, count);
+    return FP4GEN_OK;
+}
+
 /* ---- outputs */
 
 static fp4gen_status take_outputs(struct problem *p, const struct image *i,
@@ -126,7 +137,9 @@ static fp4gen_status take_outputs(struct problem *p, const struct image *i,
 {
     const fp4gen_gemm *g = &p->g;
     struct names names;
-    for (uint32_t o = 0; o < g->output_count; o++) {
+    fp4gen_status s =
+        check_list("outputs", g->outputs, g->output_count, IMAGE_MAX_OUTPUTS, err);
+    for (uint32_t o = 0; !s && o < g->output_count; o++) {
         const fp4gen_output *out = &g->outputs[o];
         int k = find_output(i, out->name);
         if (k == i->output_count)
@@ -141,7 +154,7 @@ static fp4gen_status take_outputs(struct problem *p, const struct image *i,
         p->outputs[0] =
             (fp4gen_output){.address = g->d, .ld = g->ldd, .scales = g->d_scales};
     is_given[0] = true;
-    return FP4GEN_OK;
+    return s;
 }
 
 static fp4gen_status check_output(const struct image_output *o, fp4gen_output *out,
@@ -228,7 +241,8 @@ static fp4gen_status make_args(struct problem *p, const struct image *i, bool ad
 {
     bool is_given[IMAGE_MAX_ARGS] = {false};
     struct names names;
-    fp4gen_status s = FP4GEN_OK;
+    fp4gen_status s =
+        check_list("args", p->g.args, p->g.arg_count, IMAGE_MAX_ARGS, err);
     for (uint32_t a = 0; !s && a < p->g.arg_count; a++) {
         const fp4gen_arg *given = &p->g.args[a];
         int k = find_arg(i, given->name);

@@ -204,3 +204,58 @@ TEST(wrong_arguments)
     fp4gen_unload(k);
     fp4gen_close(dev);
 }
+
+TEST(lists_that_are_not_there)
+{
+    fp4gen_device *dev = open_fake();
+    fp4gen_kernel *k = load_epilogue(dev);
+    const fp4gen_output amax = {.name = "amax", .address = 0x70004};
+    fp4gen_gemm g = good_gemm();
+    g.n = 512;
+    g.d_scales = 0x60000;
+    g.args = all_args;
+    g.arg_count = 3;
+    g.output_count = 3;
+    check_run(k, g, "list-null", "outputs is a null pointer, but 3 entries");
+    g.outputs = &amax;
+    g.output_count = UINT32_MAX;
+    check_run(k, g, "list-count", "outputs has 4294967295 entries");
+    g.output_count = 5;
+    check_run(k, g, "list-count", "no kernel has more than 4");
+    g.output_count = 1;
+    g.args = NULL;
+    g.arg_count = 4;
+    check_run(k, g, "list-null", "args is a null pointer, but 4 entries");
+    g.args = all_args;
+    g.arg_count = (uint32_t)-1;
+    check_run(k, g, "list-count", "no kernel has more than 16");
+    g.args = NULL;
+    fp4gen_error err = {0};
+    CHECK_EQ(fp4gen_check(k, &g, &err), FP4GEN_BAD_ARGUMENT);
+    g.arg_count = 3;
+    CHECK_EQ(fp4gen_check(k, &g, &err), FP4GEN_BAD_ARGUMENT);
+    fp4gen_unload(k);
+    fp4gen_close(dev);
+}
+
+/* Calls that return no status leave what they can. */
+TEST(null_handles_of_calls_without_a_status)
+{
+    fp4gen_device *dev = open_fake();
+    fp4gen_kernel *k = load_epilogue(dev);
+    fp4gen_kernel_info info;
+    fp4gen_device_info device;
+    memset(&info, 1, sizeof info);
+    memset(&device, 1, sizeof device);
+    fp4gen_kernel_get_info(NULL, &info);
+    CHECK_STR(info.name, "");
+    CHECK_EQ(info.output_count, 0);
+    fp4gen_kernel_get_info(k, NULL);
+    fp4gen_device_get_info(NULL, &device);
+    CHECK_STR(device.name, "");
+    fp4gen_device_get_info(dev, NULL);
+    CHECK(!fp4gen_driver_symbol(NULL, "cuInit"));
+    CHECK(!fp4gen_driver_symbol(dev, NULL));
+    fp4gen_unload(k);
+    fp4gen_close(dev);
+}
