@@ -54,10 +54,10 @@ struct image_tensor {
 enum image_param_kind {
     PARAM_TENSOR_MAP, /* 128 bytes, 64-byte aligned; `name` is a tensor */
     PARAM_U32,        /* name: m n k */
-    PARAM_U64,        /* name: o0_ld, arg_NAME_ld: row strides, bytes */
+    PARAM_U64,        /* name: o0_ld, argld_NAME: row strides, bytes */
     PARAM_F32,        /* name: alpha */
     PARAM_B32,        /* name: arg_NAME: the bits of a scalar */
-    PARAM_PTR,        /* 64-bit device address; name: alpha_ptr and arg_NAME_ptr (or 0),
+    PARAM_PTR,        /* 64-bit device address; name: alpha_ptr and argptr_NAME (or 0),
                          o0_ptr, o0_scales, arg_NAME */
 };
 

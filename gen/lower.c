@@ -259,7 +259,7 @@ static void declare(const struct lower_request *r, struct buf *decls)
         bool scalar = in->kind == EXPR_SCALAR;
         buf_printf(decls, "  .reg .%-6s arg_%s", scalar ? "b32" : "b64", in->name);
         if (in->kind == EXPR_AUX)
-            buf_printf(decls, ", arg_%s_ld", in->name);
+            buf_printf(decls, ", argld_%s", in->name);
         buf_puts(decls, ";\n");
     }
     for (int i = 0; i < r->e->output_count; i++) {

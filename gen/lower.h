@@ -17,7 +17,7 @@
  *            m, n               sizes of the accumulator matrix, below 2^31
  *            arg_NAME           scalar parameter; or .b64: global address of a vector
  *                               or of a second tile
- *            arg_NAME_ld        .b64: row stride of a second tile, bytes
+ *            argld_NAME         .b64: row stride of a second tile, bytes
  *   written  o{k}_w{i}          output k, packed, lowest column in the lowest bits
  *            o{k}_s{i}          its scales, one a byte; 0 for padding rows
  *            o{k}_amax          its amax of this chunk, f32, never negative, 0 for
@@ -33,7 +33,7 @@
 #include "core/target.h"
 #include "gen/expr.h"
 
-#define LOWER_REVISION 3 /* of the text of requests and replies */
+#define LOWER_REVISION 4 /* of the text of requests and replies */
 
 struct lower_block {
     const char *text; /* "{ ... }" with a newline behind it; "" when there is nothing */

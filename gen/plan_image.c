@@ -132,9 +132,9 @@ static void add_arg_params(struct image *i, const struct expr *e)
         bool scalar = e->inputs[k].kind == EXPR_SCALAR;
         add_param(i, scalar ? PARAM_B32 : PARAM_PTR, "arg_%s", name);
         if (scalar)
-            add_param(i, PARAM_PTR, "arg_%s_ptr", name);
+            add_param(i, PARAM_PTR, "argptr_%s", name);
         if (e->inputs[k].kind == EXPR_AUX)
-            add_param(i, PARAM_U64, "arg_%s_ld", name);
+            add_param(i, PARAM_U64, "argld_%s", name);
     }
 }
 

@@ -243,30 +243,32 @@ static bool find_output(const struct image *i, const char *name, struct image_pa
     return false;
 }
 
-/* "arg_bias", "arg_cap_ptr", "arg_c_ld" */
+/* "arg_bias", "argptr_cap", "argld_c" */
 static bool find_arg(const struct image *i, const char *name, struct image_param *p)
 {
-    static const char begin[] = "arg_";
-    if (strncmp(name, begin, strlen(begin)) != 0)
+    static const struct {
+        const char *kind;
+        enum image_source source;
+    } kinds[] = {
+        {"arg_", FROM_ARG}, {"argptr_", FROM_ARG_PTR}, {"argld_", FROM_ARG_LD}};
+    size_t k = 0, chars = 0;
+    for (; k < COUNT_OF(kinds); k++) {
+        chars = strlen(kinds[k].kind);
+        if (strncmp(name, kinds[k].kind, chars) == 0)
+            break;
+    }
+    if (k == COUNT_OF(kinds))
         return false;
-    name += strlen(begin);
-    for (int a = 0; a < i->arg_count; a++) {
-        const struct image_arg *arg = &i->args[a];
-        size_t chars = strlen(arg->name);
-        bool scalar = arg->kind == ARG_SCALAR;
-        const char *end = name + chars;
-        if (strncmp(name, arg->name, chars) != 0)
+    p->source = kinds[k].source;
+    for (p->index = 0; p->index < i->arg_count; p->index++) {
+        const struct image_arg *arg = &i->args[p->index];
+        const bool is_scalar = arg->kind == ARG_SCALAR;
+        if (strcmp(name + chars, arg->name) != 0)
             continue;
-        p->index = a;
-        p->source = FROM_ARG;
-        if (*end == '\0' && p->kind == (scalar ? PARAM_B32 : PARAM_PTR))
-            return true;
-        p->source = FROM_ARG_PTR;
-        if (strcmp(end, "_ptr") == 0 && scalar && p->kind == PARAM_PTR)
-            return true;
-        p->source = FROM_ARG_LD;
-        if (strcmp(end, "_ld") == 0 && arg->kind == ARG_AUX && p->kind == PARAM_U64)
-            return true;
+        if (p->source == FROM_ARG)
+            return p->kind == (is_scalar ? PARAM_B32 : PARAM_PTR);
+        return p->source == FROM_ARG_PTR ? is_scalar && p->kind == PARAM_PTR
+                                         : arg->kind == ARG_AUX && p->kind == PARAM_U64;
     }
     return false;
 }
@@ -346,7 +348,8 @@ bool read_param(struct reader *r)
             r, r->value,
             "a, b, sfa, sfb, o0 of an output as tensor-map; m, n, k as u32, "
             "alpha as f32, alpha_ptr as ptr; o0_ptr, o0_ld, o0_scales of an "
-            "output, arg_NAME of an argument, as its kind needs");
+            "output, arg_NAME, argptr_NAME, argld_NAME of an argument, as its kind "
+            "needs");
     if (p->kind == PARAM_TENSOR_MAP && tensor_is_new(r, p->name))
         return bad_value(r, r->value, "a tensor that a line above describes");
     r->out->param_count++;

@@ -83,12 +83,12 @@ const char kernel_epilogue[] =
     "param: o0_scales ptr\n"
     "param: o1_ptr ptr\n"
     "param: arg_d_global b32\n"
-    "param: arg_d_global_ptr ptr\n"
+    "param: argptr_d_global ptr\n"
     "param: arg_shift b32\n"
-    "param: arg_shift_ptr ptr\n"
+    "param: argptr_shift ptr\n"
     "param: arg_bias ptr\n"
     "param: arg_c ptr\n"
-    "param: arg_c_ld u64\n"
+    "param: argld_c u64\n"
     "end-manifest\n";
 
 char *text_replaced(struct arena *a, const char *text, const char *from, const char *to)

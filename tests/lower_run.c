@@ -136,7 +136,7 @@ const char *lower_kernel(struct arena *a, struct lower_run *r)
         buf_printf(&b, ", .param .%s p_%s", in->kind == EXPR_SCALAR ? "b32" : "u64",
                    in->name);
         if (in->kind == EXPR_AUX)
-            buf_printf(&b, ", .param .u64 p_%s_ld", in->name);
+            buf_printf(&b, ", .param .u64 pld_%s", in->name);
     }
     buf_printf(&b,
                ")\n{\n  .reg .b32 row, rows, col, m, n, alpha, x, v<%d>;\n"
@@ -147,8 +147,7 @@ const char *lower_kernel(struct arena *a, struct lower_run *r)
         buf_printf(&b, "  ld.param.%s arg_%s, [p_%s];\n",
                    in->kind == EXPR_SCALAR ? "b32" : "b64", in->name, in->name);
         if (in->kind == EXPR_AUX)
-            buf_printf(&b, "  ld.param.b64 arg_%s_ld, [p_%s_ld];\n", in->name,
-                       in->name);
+            buf_printf(&b, "  ld.param.b64 argld_%s, [pld_%s];\n", in->name, in->name);
     }
     buf_printf(&b,
                "  ld.param.b64 acc, [p_acc];\n  ld.param.b64 out, [p_out];\n"

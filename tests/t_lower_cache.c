@@ -89,7 +89,7 @@ TEST(text_of_the_blocks)
                   "{ global = 1 }), e.amax(c)",
                   "sm_100f", 64, d);
     CHECK(l != NULL);
-    CHECK_STR(l->decls, "  .reg .b64    arg_c, arg_c_ld;\n"
+    CHECK_STR(l->decls, "  .reg .b64    arg_c, argld_c;\n"
                         "  .reg .b32    arg_s;\n"
                         "  .reg .b32    o0_w<8>;\n"
                         "  .reg .b32    o0_s<1>;\n"

@@ -160,9 +160,9 @@ TEST(wrong_outputs_and_arguments)
         {"param: o1_ptr", "param: o2_ptr", "o0_ptr"},
         {"param: o0 tensor-map", "param: o1 tensor-map", "o0 of an output"},
         {"param: arg_bias ptr", "param: arg_bias b32", "arg_NAME"},
-        {"param: arg_bias ptr", "param: arg_bias_ld u64", "arg_NAME"},
+        {"param: arg_bias ptr", "param: argld_bias u64", "arg_NAME"},
         {"param: arg_bias ptr", "param: arg_mias ptr", "arg_NAME"},
-        {"param: arg_c_ld u64", "param: arg_c_ptr ptr", "arg_NAME"},
+        {"param: argld_c u64", "param: argptr_c ptr", "arg_NAME"},
         {"param: arg_shift b32", "param: arg_shift u32", "arg_NAME"},
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++)

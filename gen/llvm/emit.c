@@ -102,8 +102,8 @@ static void emit_tile(struct emit *em)
             v = LLVMBuildFDiv(em->at, emit_f32(em, 1), global, "");
         } else {
             const struct expr_input *in = &em->e->inputs[em->hoists[i].aux];
-            Value base = emit_in(em, emit_arg_name(em, in, ""), em->i64);
-            Value stride = emit_in(em, emit_arg_name(em, in, "_ld"), em->i64);
+            Value base = emit_in(em, emit_arg_name(em, "arg", in), em->i64);
+            Value stride = emit_in(em, emit_arg_name(em, "argld", in), em->i64);
             Value row = emit_wide(em, emit_row_inside(em));
             v = LLVMBuildAdd(em->at, base, LLVMBuildMul(em->at, row, stride, ""), "");
         }

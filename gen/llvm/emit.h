@@ -117,9 +117,10 @@ LLVMValueRef emit_row_inside(struct emit *em);
 /* TAIL: x where column i is inside N, else 0; otherwise x. */
 LLVMValueRef emit_masked(struct emit *em, enum expr_columns c, int i, LLVMValueRef x);
 LLVMValueRef emit_wide(struct emit *em, LLVMValueRef i); /* u32 to 64 bits */
-/* "arg_bias", or with suffix "_ld" its row stride: what the template calls it. */
-const char *emit_arg_name(struct emit *em, const struct expr_input *in,
-                          const char *suffix);
+/* "arg" and "bias": "arg_bias"; with "argld" its row stride: what the template calls
+ * it. */
+const char *emit_arg_name(struct emit *em, const char *kind,
+                          const struct expr_input *in);
 void emit_input(struct emit *em, const struct expr_node *n, int first, int count,
                 LLVMValueRef *out);
 /* first and count of that must be multiples of it: elements of one load. */

@@ -46,10 +46,10 @@ Value emit_wide(struct emit *em, Value i)
     return LLVMBuildZExt(em->at, i, em->i64, "");
 }
 
-const char *emit_arg_name(struct emit *em, const struct expr_input *in,
-                          const char *suffix)
+const char *emit_arg_name(struct emit *em, const char *kind,
+                          const struct expr_input *in)
 {
-    return arena_printf(em->arena, "arg_%s%s", in->name, suffix);
+    return arena_printf(em->arena, "%s_%s", kind, in->name);
 }
 
 static int elem_bytes(const struct expr_input *in)
@@ -158,7 +158,7 @@ void emit_input(struct emit *em, const struct expr_node *n, int first, int count
         load_row(em, in, emit_hoisted_row(em, (int)n->imm), first, end, out);
         return;
     }
-    Value base = emit_in(em, emit_arg_name(em, in, ""), em->i64);
+    Value base = emit_in(em, emit_arg_name(em, "arg", in), em->i64);
     if (in->kind == EXPR_VEC_COL)
         load_row(em, in, base, first, end, out);
     else

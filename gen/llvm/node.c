@@ -35,7 +35,7 @@ static Value column_free_value(struct emit *em, const struct expr_node *n)
     if (n->op == EXPR_ROW)
         return emit_in(em, em->names->row, em->i32);
     if (n->op == EXPR_INPUT && em->e->inputs[n->imm].kind == EXPR_SCALAR)
-        return emit_in(em, emit_arg_name(em, &em->e->inputs[n->imm], ""),
+        return emit_in(em, emit_arg_name(em, "arg", &em->e->inputs[n->imm]),
                        type_of(em, n->type));
     for (int i = 0; i < em->hoist_count; i++)
         if (em->hoists[i].node == n) {
