@@ -83,7 +83,7 @@ static bool check_chunk(const struct lower_request *r, struct diags *d)
     return false;
 }
 
-/* ---- request and reply */
+/* ---- the request */
 
 /* Changes with the library: an entry made by another one is not found. */
 static uint64_t library_hash(struct arena *a)
@@ -106,55 +106,7 @@ static uint64_t library_hash(struct arena *a)
     return result;
 }
 
-/* Asks LLVM, and keeps what it says. */
-static const char *make_reply(struct arena *a, const struct lower_request *r,
-                              const char *request, const char *key, size_t *bytes,
-                              struct diags *d)
-{
-    const char *reply;
-    switch (worker_ask(a, request, &reply, bytes)) {
-    case WORKER_DONE:
-        lower_cache_keep(key, reply, *bytes);
-        return reply;
-    case WORKER_ABSENT:
-        diag_add(d, DIAG_EPILOGUE_NO_LLVM, r->loc, worker_library(a), reply);
-        return NULL;
-    case WORKER_REFUSED:
-        break;
-    }
-    diag_add(d, DIAG_EPILOGUE_LLVM, r->loc, r->target->name, reply);
-    return NULL;
-}
-
-static const char *find_reply(struct arena *a, const struct lower_request *r,
-                              size_t *bytes, struct diags *d)
-{
-    /* Threads in turn: the file's lock is the process's. */
-    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
-    struct buf request, key;
-    buf_init(&request, a);
-    buf_init(&key, a);
-    const struct lower_names *n = &r->names;
-    buf_printf(&request, "target %s\nptx %d\nchunk %d\nstep %d\nprefix %s\n",
-               r->target->name, r->ptx_version, r->chunk, r->step, r->prefix);
-    buf_printf(&request, "names %s %s %s %s %s %s\n", n->v ? n->v : "v",
-               n->alpha ? n->alpha : "alpha", n->row ? n->row : "row",
-               n->col ? n->col : "col", n->m ? n->m : "m", n->n ? n->n : "n");
-    expr_write(r->e, &request);
-    buf_printf(&key, "revision %d library %016llx\n%s", LOWER_REVISION,
-               (unsigned long long)library_hash(a), request.data);
-    const char *reply = lower_cache_find(a, key.data, bytes);
-    if (reply)
-        return reply;
-    pthread_mutex_lock(&turn);
-    int handle = lower_cache_lock(key.data);
-    reply = lower_cache_find(a, key.data, bytes);
-    if (!reply)
-        reply = make_reply(a, r, request.data, key.data, bytes, d);
-    lower_cache_unlock(handle);
-    pthread_mutex_unlock(&turn);
-    return reply;
-}
+/* ---- the reply */
 
 struct reader {
     const char *at, *end;
@@ -274,15 +226,10 @@ static void declare(const struct lower_request *r, struct buf *decls)
     }
 }
 
-const struct lowered *lower_epilogue(struct arena *a, const struct lower_request *r,
-                                     struct diags *d)
+/* NULL: damaged. */
+static const struct lowered *read_reply(struct arena *a, const struct lower_request *r,
+                                        const char *reply, size_t bytes)
 {
-    if (!check_chunk(r, d) || !check_paths(r, d))
-        return NULL;
-    size_t bytes;
-    const char *reply = find_reply(a, r, &bytes, d);
-    if (!reply)
-        return NULL;
     struct lowered *l = ARENA_NEW(a, struct lowered);
     struct reader in = {reply, reply + bytes, true};
     struct buf decls;
@@ -294,11 +241,76 @@ const struct lowered *lower_epilogue(struct arena *a, const struct lower_request
     read_block(a, &in, r->e, "tail", &l->tail);
     l->decls = decls.data;
     l->chunk_cols = r->chunk;
-    if (in.ok)
-        return l;
-    diag_add(d, DIAG_EPILOGUE_LLVM, r->loc, r->target->name,
-             "the answer is damaged; the library and the program are of different age");
+    return in.ok ? l : NULL;
+}
+
+/* An entry that cannot be read is as none: the next answer takes its place. */
+static const struct lowered *find_kept(struct arena *a, const struct lower_request *r,
+                                       const char *key)
+{
+    size_t bytes;
+    const char *reply = lower_cache_find(a, key, &bytes);
+    return reply ? read_reply(a, r, reply, bytes) : NULL;
+}
+
+/* Asks LLVM, and keeps what it says if that can be read. */
+static const struct lowered *ask_llvm(struct arena *a, const struct lower_request *r,
+                                      const char *request, const char *key,
+                                      struct diags *d)
+{
+    const char *reply;
+    size_t bytes;
+    const struct lowered *l;
+    switch (worker_ask(a, request, &reply, &bytes)) {
+    case WORKER_DONE:
+        l = read_reply(a, r, reply, bytes);
+        if (l) {
+            lower_cache_keep(key, reply, bytes);
+            return l;
+        }
+        reply = "the answer is damaged; the library and the program are of different "
+                "age";
+        break;
+    case WORKER_ABSENT:
+        diag_add(d, DIAG_EPILOGUE_NO_LLVM, r->loc, worker_library(a), reply);
+        return NULL;
+    case WORKER_REFUSED:
+        break;
+    }
+    diag_add(d, DIAG_EPILOGUE_LLVM, r->loc, r->target->name, reply);
     return NULL;
+}
+
+const struct lowered *lower_epilogue(struct arena *a, const struct lower_request *r,
+                                     struct diags *d)
+{
+    if (!check_chunk(r, d) || !check_paths(r, d))
+        return NULL;
+    /* Threads in turn: the file's lock is the process's. */
+    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+    struct buf request, key;
+    buf_init(&request, a);
+    buf_init(&key, a);
+    const struct lower_names *n = &r->names;
+    buf_printf(&request, "target %s\nptx %d\nchunk %d\nstep %d\nprefix %s\n",
+               r->target->name, r->ptx_version, r->chunk, r->step, r->prefix);
+    buf_printf(&request, "names %s %s %s %s %s %s\n", n->v ? n->v : "v",
+               n->alpha ? n->alpha : "alpha", n->row ? n->row : "row",
+               n->col ? n->col : "col", n->m ? n->m : "m", n->n ? n->n : "n");
+    expr_write(r->e, &request);
+    buf_printf(&key, "revision %d library %016llx\n%s", LOWER_REVISION,
+               (unsigned long long)library_hash(a), request.data);
+    const struct lowered *l = find_kept(a, r, key.data);
+    if (l)
+        return l;
+    pthread_mutex_lock(&turn);
+    int handle = lower_cache_lock(key.data);
+    l = find_kept(a, r, key.data);
+    if (!l)
+        l = ask_llvm(a, r, request.data, key.data, d);
+    lower_cache_unlock(handle);
+    pthread_mutex_unlock(&turn);
+    return l;
 }
 
 double lower_insns_per_value(const struct expr *e, const struct lowered *l)

@@ -50,7 +50,9 @@ static char *copy(const char *s, size_t bytes)
 
 static void add_entry(const char *key, const char *reply, size_t reply_bytes)
 {
-    if (find_entry(key))
+    const struct entry *had = find_entry(key);
+    if (had && had->reply_bytes == reply_bytes &&
+        memcmp(had->reply, reply, reply_bytes) == 0)
         return;
     struct entry *e = malloc(sizeof *e);
     char *key_copy = copy(key, strlen(key)), *reply_copy = copy(reply, reply_bytes);
@@ -61,7 +63,7 @@ static void add_entry(const char *key, const char *reply, size_t reply_bytes)
         return;
     }
     *e = (struct entry){key_copy, reply_copy, reply_bytes, hash_of(key), entries};
-    entries = e;
+    entries = e; /* before one that it replaces, which others may be copying */
 }
 
 /* ---- on disk */

@@ -106,6 +106,26 @@ TEST(text_of_the_blocks)
     arena_free(a);
 }
 
+/* NULL: nothing is kept there. */
+static const char *find_entry(struct arena *a, const char *dir)
+{
+    DIR *listing = opendir(dir);
+    const char *path = NULL;
+    CHECK(listing != NULL);
+    for (struct dirent *f; (f = readdir(listing)) != NULL;)
+        if (strncmp(f->d_name, "epilogue-", 9) == 0)
+            path = arena_printf(a, "%s/%s", dir, f->d_name);
+    closedir(listing);
+    return path;
+}
+
+static const char *entry_path(struct arena *a, const char *dir)
+{
+    const char *path = find_entry(a, dir);
+    CHECK(path != NULL);
+    return path;
+}
+
 static void check_refused(const char *how, const char *code, const char *words)
 {
     use_fake(how);
@@ -136,10 +156,57 @@ TEST(a_refusal_is_passed_on)
     check_refused("refuse", "epilogue-llvm", "it does not please");
 }
 
-TEST(a_library_of_another_age_is_told)
+TEST(a_library_of_another_age_is_told_and_not_remembered)
+{
+    const char *dir = use_cache();
+    struct arena *a = arena_new();
+    check_refused("garbage", "epilogue-llvm", "of different age");
+    CHECK(!find_entry(a, dir));
+    use_fake("");
+    CHECK(lowers_afresh()); /* by a worker that has the new environment */
+    CHECK_EQ(requests_seen(), 2);
+    arena_free(a);
+}
+
+/* Whole by its hash, and no answer: an older program kept such entries. */
+TEST(an_entry_that_is_no_answer_is_replaced)
+{
+    use_fake("");
+    const char *dir = use_cache();
+    struct arena *a = arena_new();
+    CHECK(lowers_afresh());
+    size_t bytes, key_bytes, reply_bytes;
+    int head_bytes = 0;
+    const char *path = entry_path(a, dir), *good = file_read(a, path, &bytes);
+    CHECK_EQ(sscanf(good, "fp4gen-epilogue 1 %zu %zu %*x%n", &key_bytes, &reply_bytes,
+                    &head_bytes),
+             2);
+    struct buf body, file;
+    buf_init(&body, a);
+    buf_init(&file, a);
+    buf_add(&body, good + head_bytes + 1, key_bytes);
+    buf_puts(&body, "block of stone\n");
+    buf_printf(&file, "fp4gen-epilogue 1 %zu %zu %016llx\n", key_bytes,
+               body.bytes - key_bytes,
+               (unsigned long long)hash_bytes(body.data, body.bytes));
+    buf_add(&file, body.data, body.bytes);
+    CHECK(file_write(path, file.data, file.bytes));
+    CHECK(lowers());
+    CHECK(lowers()); /* from memory, which met the damaged one first */
+    CHECK_EQ(requests_seen(), 2);
+    size_t now_bytes;
+    const char *now = file_read(a, path, &now_bytes);
+    CHECK(now && now_bytes == bytes && memcmp(now, good, bytes) == 0);
+    arena_free(a);
+}
+
+TEST(a_library_that_hangs_is_given_up)
 {
     use_cache();
-    check_refused("garbage", "epilogue-llvm", "of different age");
+    setenv("FP4GEN_LLVM_SECONDS", "1", 1);
+    check_refused("hang", "epilogue-llvm", "no answer within 1 s; FP4GEN_LLVM_SECONDS");
+    use_fake("");
+    CHECK(lowers());
 }
 
 TEST(a_missing_library_is_told)
@@ -208,19 +275,6 @@ TEST(without_a_disk_it_works)
     CHECK(lowers());
     CHECK(lowers());
     CHECK_EQ(requests_seen(), 1);
-}
-
-static const char *entry_path(struct arena *a, const char *dir)
-{
-    DIR *listing = opendir(dir);
-    const char *path = NULL;
-    CHECK(listing != NULL);
-    for (struct dirent *f; (f = readdir(listing)) != NULL;)
-        if (strncmp(f->d_name, "epilogue-", 9) == 0)
-            path = arena_printf(a, "%s/%s", dir, f->d_name);
-    closedir(listing);
-    CHECK(path != NULL);
-    return path;
 }
 
 TEST(damaged_entries_are_made_again)
