@@ -160,7 +160,9 @@ static bool read_output(struct expr *e, const char *line)
     if (e->output_count == EXPR_MAX_OUTPUTS ||
         sscanf(line, "o %11s %d %d %d %d %d %d %d %d %d", word, &value, &global,
                &global_ok, &row_hash, &row_ok, &rounding, &path, &reciprocal,
-               &down) != 10)
+               &down) != 10 ||
+        rounding < EXPR_NEAREST || rounding > EXPR_STOCHASTIC || path < EXPR_AUTO ||
+        path > EXPR_INTEGER)
         return false;
     struct expr_output *o = &e->outputs[e->output_count];
     *o = (struct expr_output){.value = node_at(e, value),
@@ -199,7 +201,11 @@ struct expr *expr_read(struct arena *a, const char *text)
             return NULL;
         line = end + 1;
     }
-    return e;
+    /* Numbers that end early, words behind the last one: there is one way to write. */
+    struct buf again;
+    buf_init(&again, a);
+    expr_write(e, &again);
+    return strcmp(again.data, text) == 0 ? e : NULL;
 }
 
 /* ---- for people */

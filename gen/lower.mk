@@ -35,6 +35,7 @@ $(B)/$(LOWER_LIB): $(LOWER_OBJS) $(B)/core.a
 # Tests that run epilogues as kernels share a frame.
 $(B)/tests/t_expr $(B)/tests/t_lower $(B)/tests/t_lower_fp4 $(B)/tests/t_lower_cache: \
     $(B)/tests/lower_run.o $(B)/tests/emu_run.o
+$(B)/tests/t_expr: $(B)/tests/kernel_text.o
 QUANTIZE_TESTS = $(addprefix $(B)/tests/,t_quantize t_quantize_bad t_fp4_many t_fast_math)
 $(QUANTIZE_TESTS): $(B)/tests/quantize_device.o $(B)/tests/lower_run.o $(B)/tests/emu_run.o
 $(QUANTIZE_TESTS): | $(B)/lib/emu/libcuda.so.1

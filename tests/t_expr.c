@@ -7,6 +7,7 @@
 #include "gen/expr_eval.h"
 #include "gen/trace.h"
 #include "tests/lower_run.h"
+#include "tests/kernel_text.h"
 #include "tests/ref.h"
 #include "tests/test.h"
 
@@ -323,9 +324,41 @@ TEST(damaged_texts_are_refused)
         "expr 1\nn unscaled f32 0\no d9 0 -1 -1 -1 -1 0 0 0 0\n",
         "expr 1\nn unscaled f32 0\nn unscaled f32 0\n",
     };
+    /* One way to write each: what a reader of numbers would overlook. */
+    static const char good[] = "expr 1\n"
+                               "n unscaled f32 0\n"
+                               "n const f32 2b800000\n"
+                               "n mul f32 0 0 1\n"
+                               "n bf16 bf16 0 2\n"
+                               "o bf16 3 -1 -1 -1 -1 0 0 0 0\n";
+    static const char *const edits[][2] = {
+        {"2b800000", "2b-1"},
+        {"2b800000", "const"},
+        {"2b800000", "2B800000"},
+        {"2b800000", "12b800000"},
+        {"f32 0 0 1", "f32 0 0 1x"},
+        {"f32 0 0 1", "f32 0 0  1"},
+        {"f32 0 0 1", "f32 0 0 1 1 1"},
+        {"f32 0 0 1", "f32 0 0 +1"},
+        {"-1 -1 0 0", "-1 -1 2147483648 0"},
+        {"-1 -1 0 0", "-1 -1 3 0"},
+        {"-1 -1 0 0", "-1 -1 -1 0"},
+        {"-1 -1 0 0", "-1 -1 0 2147483648"},
+        {"-1 -1 0 0", "-1 -1 0 3"},
+        {"-1 -1 0 0", "-1 -1 0 -1"},
+        {"0 0 0\n", "0 2 0\n"},
+        {"0 0 0\n", "0 0 7\n"},
+        {"0 0 0\n", "0 0 0 9\n"},
+        {"3 -1", "3 -2"},
+        {"3 -1", "3 99"},
+    };
     struct arena *a = arena_new();
     for (size_t i = 0; i < COUNT_OF(texts); i++)
         CHECK(!expr_read(a, texts[i]));
+    CHECK(expr_read(a, good) != NULL);
+    for (size_t i = 0; i < COUNT_OF(edits); i++)
+        if (expr_read(a, text_replaced(a, good, edits[i][0], edits[i][1])))
+            test_fail(__FILE__, __LINE__, "read with %s", edits[i][1]);
     arena_free(a);
 }
 
