@@ -118,23 +118,25 @@ typedef struct fp4gen_kernel_info {
 } fp4gen_kernel_info;
 void fp4gen_kernel_get_info(const fp4gen_kernel *k, fp4gen_kernel_info *out);
 
-/* A parameter of the epilogue. */
+/* A parameter of the epilogue.  What a kind has no use for stays 0, here and below:
+ * anything else is refused, as it would have no effect. */
 typedef struct fp4gen_arg {
     const char *name;
-    double value;     /* of a scalar; used when address is 0.  What values are divided
-                         by, as a global scale, must be finite and above 0; behind an
-                         address nobody looks. */
+    double value; /* of a scalar alone; used when address is 0.  What values are divided
+                     by, as a global scale, must be finite and above 0; behind an
+                     address nobody looks. */
     uint64_t address; /* on the device: of a scalar, or 0; of the elements else, a
                          multiple of 16 */
-    uint64_t ld;      /* of aux: bytes from row to row; 0: dense */
+    uint64_t ld;      /* of aux alone: bytes from row to row; 0: dense */
 } fp4gen_arg;
 
 /* An output of the epilogue. */
 typedef struct fp4gen_output {
     const char *name;
     uint64_t address; /* of the elements; of amax's f32 */
-    uint64_t ld;      /* bytes from row to row; 0: dense */
-    uint64_t scales;  /* 128x4 block layout, as SFA, of m rows; padding is set to 0 */
+    uint64_t ld;      /* bytes from row to row; 0: dense; amax has none */
+    uint64_t scales;  /* 128x4 block layout, as SFA, of m rows; padding is set to 0; of
+                         formats with scale_block alone */
 } fp4gen_output;
 
 typedef struct fp4gen_gemm {
@@ -174,7 +176,8 @@ fp4gen_status fp4gen_run_timed(fp4gen_kernel *k, const fp4gen_gemm *g,
  * The global scale is a value, or a device pointer, or follows from amax: of X, or of
  * silu(gate) * up, over the finite values.  amax / 2688, 1 where amax is 0, and 2^-126
  * at least.  Rows of X are read in whole 16 bytes, padding of codes is never written,
- * padding scales of the blocked layouts are written as 0. */
+ * padding scales of the blocked layouts are written as 0.  Addresses and strides that
+ * the kernel has no use for, as `from` of all but convert_scales, are refused. */
 typedef struct fp4gen_quantize_args {
     uint32_t m, k;        /* rows; columns of the codes */
     uint64_t x, ldx;      /* device address, row stride in bytes; 0: dense */

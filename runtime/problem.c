@@ -88,6 +88,11 @@ static const char *output_names(const struct image *i, struct names *out)
     return out->text;
 }
 
+static const char *const kind_words[] = {[ARG_SCALAR] = "scalar",
+                                         [ARG_COL] = "vector, one for each column",
+                                         [ARG_ROW] = "vector, one for each row",
+                                         [ARG_AUX] = "tile"};
+
 static const char *arg_names(const struct image *i, struct names *out)
 {
     static const char *const kinds[] = {[ARG_SCALAR] = "",
@@ -145,7 +150,7 @@ static fp4gen_status take_outputs(struct problem *p, const struct image *i,
         if (k == i->output_count)
             return fail(err, bad, ERROR(OUTPUT_UNKNOWN), i->epilogue,
                         out->name ? out->name : "", output_names(i, &names));
-        if (is_given[k] || (k == 0 && (g->d || g->d_scales)))
+        if (is_given[k] || (k == 0 && (g->d || g->ldd || g->d_scales)))
             return fail(err, bad, ERROR(OUTPUT_TWICE), i->outputs[k].name);
         is_given[k] = true;
         p->outputs[k] = *out;
@@ -162,6 +167,11 @@ static fp4gen_status check_output(const struct image_output *o, fp4gen_output *o
 {
     const bool is_matrix = o->bits != 0;
     fp4gen_status s = FP4GEN_OK;
+    if (!is_matrix && out->ld)
+        return fail(err, bad, ERROR(OPTION_UNUSED), "output", o->name, "ld", o->format);
+    if (!o->scale_block && out->scales)
+        return fail(err, bad, ERROR(OPTION_UNUSED), "output", o->name, "scales",
+                    o->format);
     if (is_matrix)
         s = check_stride(o->name, output_row_bytes(o, n), &out->ld, err);
     if (!s && addresses)
@@ -221,6 +231,12 @@ static fp4gen_status take_arg(struct problem *p, const struct image *i, int k,
     const struct image_arg *arg = &i->args[k];
     struct problem_arg *out = &p->args[k];
     fp4gen_status s = FP4GEN_OK;
+    if (arg->kind != ARG_AUX && given->ld)
+        return fail(err, bad, ERROR(OPTION_UNUSED), "parameter", arg->name, "ld",
+                    kind_words[arg->kind]);
+    if (arg->kind != ARG_SCALAR && given->value != 0)
+        return fail(err, bad, ERROR(OPTION_UNUSED), "parameter", arg->name, "value",
+                    kind_words[arg->kind]);
     *out = (struct problem_arg){.address = given->address, .ld = given->ld};
     if (arg->kind == ARG_SCALAR && given->address == 0)
         return convert(arg, given->value, &out->bits, err);

@@ -89,20 +89,41 @@ static fp4gen_status check_scales(const char *layout, const char *stride_name,
     return FP4GEN_OK;
 }
 
-static fp4gen_status check_global(const char *op, const struct shape *s,
-                                  const fp4gen_quantize_args *q, fp4gen_error *err)
+static fp4gen_status check_global(const struct shape *s, const fp4gen_quantize_args *q,
+                                  fp4gen_error *err)
 {
     if (q->global_ptr && q->amax_ptr)
         return fail(err, bad, ERROR(QUANTIZE_GLOBAL_TWICE));
     if (q->amax_is_ready && !q->amax_ptr)
         return fail(err, bad, ERROR(QUANTIZE_AMAX));
-    if (!s->is_to_codes && (q->amax_ptr || q->global_out))
-        return fail(err, bad, ERROR(FIELD_UNUSED),
-                    q->amax_ptr ? "amax_ptr" : "global_out", op);
     bool by_value = s->has_x && !q->global_ptr && !q->amax_ptr;
     if (by_value && !(q->global > 0 && isfinite(q->global)))
         return fail(err, bad, ERROR(QUANTIZE_GLOBAL),
                     isnan(q->global) ? NAN : (double)q->global);
+    return FP4GEN_OK;
+}
+
+/* Of the kernel's other half: it would be read by nobody. */
+static fp4gen_status check_unused(const char *op, const struct shape *s,
+                                  const fp4gen_quantize_args *q, fp4gen_error *err)
+{
+    const struct {
+        const char *name;
+        bool is_used, is_given;
+    } fields[] = {
+        {"x", s->has_x, q->x != 0},
+        {"ldx", s->has_x, q->ldx != 0},
+        {"codes", s->has_codes, q->codes != 0},
+        {"ldc", s->has_codes, q->ldc != 0},
+        {"from", s->has_from, q->from != 0},
+        {"ldf", s->has_from, q->ldf != 0},
+        {"global_ptr", s->has_x, q->global_ptr != 0},
+        {"amax_ptr", s->is_to_codes, q->amax_ptr != 0},
+        {"global_out", s->is_to_codes, q->global_out != 0},
+    };
+    for (size_t f = 0; f < COUNT_OF(fields); f++)
+        if (fields[f].is_given && !fields[f].is_used)
+            return fail(err, bad, ERROR(FIELD_UNUSED), fields[f].name, op);
     return FP4GEN_OK;
 }
 
@@ -124,6 +145,9 @@ fp4gen_status fp4gen_quantize_check(const fp4gen_kernel *k, fp4gen_quantize_args
         return s;
     const struct image *i = &k->image;
     const struct shape shape = shape_of(i);
+    s = check_unused(i->op, &shape, q, err);
+    if (s)
+        return s;
     if (q->m > MAX_ROWS)
         return fail(err, bad, ERROR(QUANTIZE_SIZE), "m", q->m, MAX_ROWS);
     if (q->k > MAX_COLS)
@@ -142,7 +166,7 @@ fp4gen_status fp4gen_quantize_check(const fp4gen_kernel *k, fp4gen_quantize_args
         s = check_scales(i->layout, "lds", q->k, &q->lds, err);
     if (!s && shape.has_from)
         s = check_scales(i->from_layout, "ldf", q->k, &q->ldf, err);
-    return s ? s : check_global(i->op, &shape, q, err);
+    return s ? s : check_global(&shape, q, err);
 }
 
 static fp4gen_status check_address(const char *name, uint64_t address, uint64_t unit,

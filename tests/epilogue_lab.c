@@ -244,7 +244,9 @@ static void launch(struct lab *lab, struct lab_run *r)
         else if (!by_value)
             arg->address = to_device(lab, &arg->bits, sizeof arg->bits);
         args[k] = (fp4gen_arg){.name = arg->about->name,
-                               .value = by_value ? run_arg_value(arg) : 1e30,
+                               .value = by_value    ? run_arg_value(arg)
+                                        : arg->data ? 0
+                                                    : 1e30, /* not to be used */
                                .address = arg->address,
                                .ld = arg->about->kind == ARG_AUX ? arg->ld_bytes : 0};
     }

@@ -238,6 +238,54 @@ TEST(lists_that_are_not_there)
     fp4gen_close(dev);
 }
 
+TEST(options_without_effect)
+{
+    fp4gen_device *dev = open_fake();
+    fp4gen_kernel *k = load_epilogue(dev);
+    fp4gen_output outs[] = {{.name = "amax", .address = 0x70004},
+                            {.name = "d", .address = 0xa0000, .scales = 0xb0000}};
+    fp4gen_arg args[4];
+    fp4gen_gemm g = good_gemm();
+    memcpy(args, all_args, sizeof all_args);
+    args[3] = (fp4gen_arg){.name = "shift", .value = 3};
+    g.n = 512;
+    g.d = g.ldd = 0;
+    g.outputs = outs;
+    g.output_count = 2;
+    g.args = args;
+    g.arg_count = 4;
+    check_run(k, g, "", "");
+    g.ldd = 256;
+    check_run(k, g, "output-twice", "'d'");
+    g.ldd = 0;
+    outs[0].ld = 16;
+    check_run(k, g, "option-unused", "output 'amax': ld has no meaning for amax");
+    outs[0].ld = 0;
+    outs[0].scales = 0xc0000;
+    check_run(k, g, "option-unused", "output 'amax': scales has no meaning");
+    outs[0].scales = 0;
+    args[0].value = 1;
+    check_run(k, g, "option-unused", "'c': value has no meaning for tile");
+    args[0].value = 0;
+    args[1].value = NAN;
+    check_run(k, g, "option-unused", "'bias': value has no meaning for vector");
+    args[1].value = 0;
+    args[1].ld = 16;
+    check_run(k, g, "option-unused", "'bias': ld has no meaning for vector");
+    args[1].ld = 0;
+    args[3].ld = 4;
+    check_run(k, g, "option-unused", "'shift': ld has no meaning for scalar");
+    args[3].ld = 0;
+    check_run(k, g, "", "");
+    fp4gen_unload(k);
+    k = load_kernel(dev);
+    g = good_gemm();
+    g.d_scales = 0x60000;
+    check_run(k, g, "option-unused", "output 'd': scales has no meaning for");
+    fp4gen_unload(k);
+    fp4gen_close(dev);
+}
+
 /* Calls that return no status leave what they can. */
 TEST(null_handles_of_calls_without_a_status)
 {

@@ -103,6 +103,7 @@ static void refuse_args(const char *words, const struct bad_args *rows, size_t c
 }
 
 #define ADDRESSES .x = 256, .codes = 256, .scales = 256
+#define CONVERT .scales = 256, .from = 256, .m = 4, .k = 64
 #define SIZES .m = 4, .k = 64, .global = 1
 
 TEST(arguments_are_checked_by_name)
@@ -131,6 +132,8 @@ TEST(arguments_are_checked_by_name)
         {"gemm-address", {.x = 264, .codes = 256, .scales = 256, SIZES}},
         {"gemm-address", {.x = 256, .codes = 264, .scales = 256, SIZES}},
         {"gemm-address", {.x = 256, .codes = 256, .scales = 264, SIZES}},
+        {"field-unused", {ADDRESSES, SIZES, .from = 256}},
+        {"field-unused", {ADDRESSES, SIZES, .ldf = 16}},
         {"gemm-address", {ADDRESSES, SIZES, .global_ptr = 258}},
         {"gemm-address", {ADDRESSES, SIZES, .amax_ptr = 258}},
         {"gemm-address", {ADDRESSES, SIZES, .global_out = 258}},
@@ -153,6 +156,7 @@ TEST(arguments_are_checked_by_name)
     const struct bad_args back[] = {
         {"field-unused", {ADDRESSES, SIZES, .amax_ptr = 256}},
         {"field-unused", {ADDRESSES, SIZES, .global_out = 256}},
+        {"field-unused", {ADDRESSES, SIZES, .from = 256}},
     };
     refuse_args("dequantize_nvfp4", back, COUNT_OF(back));
     const struct bad_args scales[] = {
@@ -160,6 +164,13 @@ TEST(arguments_are_checked_by_name)
         {"null-address", {.from = 256, .m = 4, .k = 64}},
         {"quantize-stride-short",
          {.scales = 256, .from = 256, .m = 4, .k = 64, .ldf = 1}},
+        {"field-unused", {CONVERT, .x = 256}},
+        {"field-unused", {CONVERT, .ldx = 16}},
+        {"field-unused", {CONVERT, .codes = 256}},
+        {"field-unused", {CONVERT, .ldc = 16}},
+        {"field-unused", {CONVERT, .global_ptr = 256}},
+        {"field-unused", {CONVERT, .amax_ptr = 256}},
+        {"field-unused", {CONVERT, .global_out = 256}},
     };
     refuse_args("convert_scales", scales, COUNT_OF(scales));
 }
