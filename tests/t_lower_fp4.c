@@ -545,7 +545,7 @@ static void check_mx(const struct blocks *b, const char *target, bool down)
                           .m = b->rows,
                           .alpha = 1,
                           .acc = b->x};
-    lower_run(a, &r);
+    lower_run_check(a, &r);
     uint32_t *codes = ARENA_ARRAY(a, uint32_t, b->cols);
     uint8_t *scales = ARENA_ARRAY(a, uint8_t, b->cols);
     for (uint32_t row = 0; row < b->rows; row++)
@@ -577,6 +577,22 @@ static void check_mx(const struct blocks *b, const char *target, bool down)
                 }
             }
         }
+    arena_free(a);
+}
+
+/* It counts as 2^128, "up" and "down" alike. */
+TEST(an_infinity_in_an_mx_block)
+{
+    struct arena *a = arena_new();
+    struct blocks b = blocks_new(a, 1, 64);
+    for (int i = 0; i < 64; i++)
+        b.x[i] = ldexpf(i % 3 ? 1.5f : -1, i < 32 ? 127 - i : 2 * i);
+    b.x[7] = -INFINITY;
+    b.x[40] = INFINITY;
+    b.x[41] = canonical(NAN);
+    for (size_t t = 0; t < COUNT_OF(targets); t++)
+        for (int down = 0; down < 2; down++)
+            check_mx(&b, targets[t], down);
     arena_free(a);
 }
 
