@@ -194,7 +194,12 @@ static bool parse_vector(struct parser *p, const struct ptx_insn *insn, int clos
     if (!parse_items(p, insn, close, close == '}' ? "',' or '}'" : "',' or ')'", items,
                      &count))
         return false;
-    keep_items(p, o, items, count);
+    /* A list of one is the register itself; Triton writes all its scalars so. */
+    bool is_scalar = insn->op == PTX_LD || insn->op == PTX_ST || insn->op == PTX_MOV;
+    if (is_scalar && count == 1 && close == '}' && insn->vector == 1)
+        *o = items[0];
+    else
+        keep_items(p, o, items, count);
     return true;
 }
 

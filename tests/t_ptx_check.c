@@ -118,6 +118,8 @@ static const struct row rows[] = {
 
     /* memory */
     {"sm_100a", 90, "ld.global.u32 d0, [d1];", NULL},
+    {"sm_100a", 90, "ld.global.b32 {r0}, [d1];", NULL},
+    {"sm_100a", 90, "shl.b32 {r0}, r1, 1;", "op-operand"},
     {"sm_100a", 90, "ld.global.u64 r0, [d1];", "op-operand"},
     {"sm_100a", 90, "ld.global.u32 f0, [d1];", "op-operand"},
     {"sm_100a", 90, "ld.global.f16 h0, [d1];", "op-types"},
