@@ -57,6 +57,17 @@ bool file_write(const char *path, const void *data, size_t bytes);
 
 uint64_t hash_bytes(const void *data, size_t bytes); /* FNV-1a, 64 bits */
 
+/* For messages: "" where f32 holds x, or the like of it; else how it does not. */
+static inline const char *beyond_f32(double x)
+{
+    const double size = x < 0 ? -x : x;
+    if (size > 0 && size <= 0x1p-150) /* it would become 0 */
+        return ", below 1.4e-45, the smallest of f32";
+    if (size >= 0x1.ffffffp127 && size <= 0x1.fffffffffffffp1023) /* infinity */
+        return ", above 3.4028235e38, the largest of f32";
+    return "";
+}
+
 static inline uint32_t align_up(uint32_t x, uint32_t to)
 {
     return (x + to - 1) / to * to;

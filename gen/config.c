@@ -656,6 +656,13 @@ static void refuse_builtin(struct arena *a, const char *name, struct diags *d)
     diag_note(d, loc_none(), "built in:%s", b.bytes ? b.data : " none");
 }
 
+/* No Lua starts like this, and what gen writes does. */
+static bool is_ptx(const char *text)
+{
+    text += strspn(text, " \t\r\n");
+    return strncmp(text, "//", 2) == 0 || strncmp(text, ".version", 8) == 0;
+}
+
 static bool read_source(struct arena *a, struct config *c, const char *path,
                         size_t *bytes, struct diags *d)
 {
@@ -690,6 +697,10 @@ static bool read_source(struct arena *a, struct config *c, const char *path,
     if (strncmp(c->source, byte_order_mark, mark_bytes) == 0) {
         c->source += mark_bytes;
         *bytes -= mark_bytes;
+    }
+    if (is_ptx(c->source)) {
+        diag_add(d, DIAG_CONFIG_PTX, (struct loc){c->file, 0, 0});
+        return false;
     }
     return true;
 }

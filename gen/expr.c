@@ -448,6 +448,18 @@ static bool fit_shapes(struct expr *e, struct expr_node *n)
     return true;
 }
 
+const char *expr_shape_text(enum expr_shape shape)
+{
+    static const char *const texts[] = {
+        [EXPR_SHAPE_UNIFORM] = "for all of the matrix",
+        [EXPR_SHAPE_ROW] = "for each row",
+        [EXPR_SHAPE_COL] = "for each column",
+        [EXPR_SHAPE_BLOCK] = "for each block of columns",
+        [EXPR_SHAPE_ELEM] = "for each element",
+    };
+    return texts[shape];
+}
+
 static bool fit_group(struct expr *e, struct expr_node *n)
 {
     bool splits = n->op == EXPR_SPLIT;
@@ -461,8 +473,11 @@ static bool fit_group(struct expr *e, struct expr_node *n)
     for (int i = 0; i < n->arg_count; i++) {
         const struct expr_node *x = n->args[i];
         if (x->shape != EXPR_SHAPE_ELEM && x->shape != EXPR_SHAPE_COL)
-            return expr_refuse(e, "%s: the value is the same in all columns",
-                               splits ? "interleaved" : "interleave");
+            return expr_refuse(e,
+                               "%s: the value is one %s; it must be one of each "
+                               "element or column, as e.acc and e.bias are",
+                               splits ? "interleaved" : "interleave",
+                               expr_shape_text(x->shape));
         if (x->columns != (splits ? EXPR_TILE : EXPR_PAIRS))
             return expr_refuse(e, "%s: the value has %s",
                                splits ? "interleaved" : "interleave",

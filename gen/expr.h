@@ -220,7 +220,8 @@ const char *expr_op_meaning(enum expr_op op);
 const char *expr_op_signature(enum expr_op op);
 bool expr_op_find(const char *name, enum expr_op *op);
 const char *expr_type_name(enum expr_type t);
-const char *expr_format_name(enum expr_format f); /* "nvfp4" */
+const char *expr_shape_text(enum expr_shape shape); /* "for each row" */
+const char *expr_format_name(enum expr_format f);   /* "nvfp4" */
 
 /* ---- functions made of several nodes: gen/expr_math.c */
 

@@ -2,11 +2,20 @@
 #include "core/base.h"
 #include "gen/expr.h"
 
+#include <math.h>
 #include <string.h>
 
 static bool is_scale(uint32_t bits)
 {
     return bits != 0 && bits < 0x7f800000u; /* not 0, infinite, NaN, negative */
+}
+
+/* For messages: a NaN without its sign. */
+static double scale_value(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return isnan(x) ? NAN : (double)x;
 }
 
 bool expr_use_scale(struct expr *e, const struct expr_node *scale, const char *what)
@@ -16,12 +25,15 @@ bool expr_use_scale(struct expr *e, const struct expr_node *scale, const char *w
         in = &e->inputs[scale->imm];
     if (scale && scale->op == EXPR_CONST && scale->type == EXPR_F32 &&
         !is_scale(scale->imm))
-        return expr_refuse(e, "%s: the scale must be a finite number above 0", what);
+        return expr_refuse(e,
+                           "%s: the scale is %g as f32, but must be a finite number "
+                           "above 0",
+                           what, scale_value(scale->imm));
     if (in && in->type == EXPR_F32 && in->has_default && !is_scale(in->default_bits))
         return expr_refuse(e,
-                           "%s: the default of '%s', a scale, must be a finite "
-                           "number above 0",
-                           what, in->name);
+                           "%s: the default of '%s', a scale, is %g as f32, but must "
+                           "be a finite number above 0",
+                           what, in->name, scale_value(in->default_bits));
     if (in)
         in->is_scale = true;
     return true;
@@ -75,7 +87,10 @@ static bool fit_output(struct expr *e, const struct expr_output *o)
     if (!o->value)
         return expr_refuse(e, "%s: the value is missing", expr_format_name(o->format));
     if (o->value->shape != EXPR_SHAPE_ELEM)
-        return expr_refuse(e, "output '%s' is not one value of each element", o->name);
+        return expr_refuse(e,
+                           "output '%s' has one value %s, not one of each element: "
+                           "combine it with e.acc or e.aux, as in e.acc + x",
+                           o->name, expr_shape_text(o->value->shape));
     for (int i = 0; i < e->output_count; i++)
         if (strcmp(e->outputs[i].name, o->name) == 0)
             return expr_refuse(e, "two outputs have the name '%s': give one { name = }",

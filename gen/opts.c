@@ -165,6 +165,8 @@ static bool parse_setting(struct parser *p, const char *text)
     if (errno == ERANGE && isinf(value))
         return refuse_argument(p, OPT_ARG, text,
                                "a number up to 1.7976931348623157e308, or inf");
+    if (errno == ERANGE && value == 0)
+        return refuse_argument(p, OPT_ARG, text, "0, or a number from 4.9e-324");
     if (!equals || equals == text || end == equals + 1 || *end ||
         r->setting_count == most)
         return refuse_argument(p, OPT_ARG, text, "NAME=VALUE, as in d_global=0.01");
@@ -284,7 +286,12 @@ static bool take_check(struct parser *p, const char *text)
 static bool take_global(struct parser *p, const char *text)
 {
     char *end;
-    strtof(text, &end);
+    errno = 0;
+    const float global = strtof(text, &end);
+    if (errno == ERANGE && (global == 0 || isinf(global)))
+        return refuse_argument(
+            p, OPT_GLOBAL, text,
+            "a number of f32, from 1.4e-45 to 3.4028235e38, or amax");
     if (strcmp(text, "amax") == 0 || (end != text && *end == '\0'))
         return true;
     return refuse_argument(p, OPT_GLOBAL, text, "a number, or amax");

@@ -84,17 +84,22 @@ static bool set_scalar(struct run_arg *arg, double value, struct diags *d)
     if (!is_integer(about)) {
         const float x = (float)value;
         arg->bits = bits_of_f32(x);
-        if (!about->is_scale || (x > 0 && isfinite(x)))
+        if (about->is_scale && !(x > 0 && isfinite(x)))
+            diag_add(d, DIAG_ARG_SCALE, loc_none(), about->name,
+                     isnan(value) ? NAN : value, beyond_f32(value));
+        else if (isinf(x) && isfinite(value))
+            diag_add(d, DIAG_ARG_RANGE, loc_none(), about->name, value,
+                     beyond_f32(value));
+        else
             return true;
-        diag_add(d, DIAG_ARG_SCALE, loc_none(), about->name,
-                 isnan(x) ? NAN : (double)x);
         return false;
     }
     if (value >= low && value <= high && value == floor(value)) {
         arg->bits = low < 0 ? (uint32_t)(int32_t)value : (uint32_t)value;
         return true;
     }
-    diag_add(d, DIAG_ARG_VALUE, loc_none(), about->name, value, low, high);
+    diag_add(d, DIAG_ARG_VALUE, loc_none(), about->name, isnan(value) ? NAN : value,
+             low, high);
     return false;
 }
 

@@ -115,7 +115,10 @@ static void read_name(lua_State *L, struct expr_output *o)
 {
     if (!trace_option(L, 2, "name"))
         return;
-    const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    if (lua_type(L, -1) != LUA_TSTRING)
+        luaL_error(L, "name: %s is not a text; as in { name = \"y\" }",
+                   luaL_tolstring(L, -1, NULL));
+    const char *name = lua_tostring(L, -1);
     size_t chars = strlen(name);
     bool ok = chars > 0 && chars <= EXPR_NAME_CHARS;
     for (size_t i = 0; i < chars; i++)
@@ -124,7 +127,7 @@ static void read_name(lua_State *L, struct expr_output *o)
                     (i > 0 && name[i] >= '0' && name[i] <= '9'));
     if (!ok)
         luaL_error(L,
-                   "name: '%s' is none: a letter, then letters, digits and _, %d at "
+                   "name: '%s' is no name: a letter, then letters, digits and _, %d at "
                    "most",
                    name, EXPR_NAME_CHARS);
     snprintf(o->name, sizeof o->name, "%s", name);

@@ -211,7 +211,11 @@ static fp4gen_status convert(const struct image_arg *arg, double value, uint32_t
         memcpy(bits, &x, sizeof x);
         if (arg->is_scale && !(x > 0 && isfinite(x)))
             return fail(err, bad, ERROR(ARG_SCALE), arg->name,
-                        isnan(x) ? NAN : (double)x); /* without its sign */
+                        isnan(value) ? NAN : value, /* without its sign */
+                        beyond_f32(value));
+        if (isinf(x) && isfinite(value))
+            return fail(err, bad, ERROR(ARG_RANGE), arg->name, value,
+                        beyond_f32(value));
         return FP4GEN_OK;
     }
     const bool is_signed = strcmp(arg->type, "s32") == 0;

@@ -658,7 +658,7 @@ TEST(what_would_be_ignored_is_refused)
         {"return e.nvfp4(e.acc, { global = e.bias })", "the same in all columns"},
         {"return e.nvfp4(e.acc, { global = 1, path = 'hard' })", "path"},
         {"return e.d(e.aux * e.alpha)", "use e.acc"},
-        {"return e.d(e.bias * e.alpha)", "not one value of each element"},
+        {"return e.d(e.bias * e.alpha)", "not one of each element"},
         {"return e.d(e.unscaled)", "alpha would be ignored"},
         {"return e.e4m3(e.acc, { division = 'exact', scale = e.u32(1) })", "u32"},
         {"return e.mxfp4(e.acc, { seed = e.u32(1) })", "seed is for"},

@@ -179,6 +179,8 @@ TEST(wrong_arguments)
               "'shift' is 2.5, but must be a whole number from -2147483648");
     args[3].value = 3e9;
     check_run(k, g, "arg-value", "to 2147483647");
+    args[3].value = 2147483648;
+    check_run(k, g, "arg-value", "'shift' is 2147483648, but must");
     args[3].value = 3;
     args[0].ld = 1040;
     check_run(k, g, "gemm-stride-short", "ldc is 1040 bytes, but a row has 1056");
@@ -194,7 +196,9 @@ TEST(wrong_arguments)
         args[2].value = bad_scales[i];
         check_run(k, g, "quantize-global",
                   isnan(bad_scales[i]) ? "parameter 'd_global' is nan, but values are"
-                                       : "a finite number above 0 is allowed");
+                  : bad_scales[i] == 1e-60 ? "is 1e-60, below 1.4e-45, the smallest"
+                  : bad_scales[i] == 1e60  ? "is 1e+60, above 3.4028235e38, the"
+                                           : "a finite number above 0 is allowed");
     }
     args[2].address = 0x1000; /* nobody looks behind it */
     check_run(k, g, "", "");
