@@ -78,8 +78,11 @@ static bool open_device(struct run *r)
                                                              : FP4GEN_DRIVER_AUTO;
     fp4gen_error e = {0};
     if (fp4gen_open(&r->device, which, r->o->device, r->image.target, &e) ||
-        fp4gen_load(&r->kernel, r->device, r->ptx, r->ptx_bytes, &e) ||
-        fp4gen_check(r->kernel, &r->gemm, &e))
+        fp4gen_load(&r->kernel, r->device, r->ptx, r->ptx_bytes, &e))
+        return run_print_error(r, &e);
+    if (r->o->watch)
+        r->o->watch->has_device = true;
+    if (fp4gen_check(r->kernel, &r->gemm, &e))
         return run_print_error(r, &e);
     fp4gen_device_get_info(r->device, &r->info);
     if (r->info.note[0])
@@ -249,6 +252,8 @@ static bool launch(struct run *r)
     struct bar bar = {.err = r->err};
     const bool progress = isatty(fileno(r->err)) != 0;
     bool ok = true;
+    if (r->o->watch)
+        r->o->watch->is_launched = true;
     r->gemm.ctas = r->o->ctas;
     for (int i = 0; ok && i < r->o->repeat; i++) {
         float milliseconds = 0;

@@ -25,7 +25,10 @@ struct fp4gen_device;
 /* For who runs kernels to see how they behave, gen/trials.h. */
 struct run_watch {
     bool is_trusted; /* outputs are compared elsewhere: not with the reference */
-    uint64_t hash;   /* of all outputs, when the launch went well */
+    bool
+        has_device; /* the kernel is loaded: what is refused from here is the problem */
+    bool is_launched;
+    uint64_t hash; /* of all outputs, when the launch went well */
     /* Called after the last launch, well or not, with its device still open. */
     void (*look)(struct run_watch *w, struct fp4gen_device *d);
 };

@@ -283,8 +283,11 @@ static bool open_device(struct qrun *r, const char *ptx, size_t bytes)
     fp4gen_error e = {0};
     r->args.global = 1;
     if (fp4gen_open(&r->device, which, r->o->device, r->image->target, &e) ||
-        fp4gen_load(&r->kernel, r->device, ptx, bytes, &e) ||
-        fp4gen_quantize_check(r->kernel, &r->args, &e))
+        fp4gen_load(&r->kernel, r->device, ptx, bytes, &e))
+        return print_error(r, &e);
+    if (r->o->watch)
+        r->o->watch->has_device = true;
+    if (fp4gen_quantize_check(r->kernel, &r->args, &e))
         return print_error(r, &e);
     fp4gen_device_get_info(r->device, &r->info);
     if (r->info.note[0])
@@ -343,6 +346,8 @@ static bool upload_all(struct qrun *r)
 static bool launch(struct qrun *r)
 {
     fp4gen_error e = {0};
+    if (r->o->watch)
+        r->o->watch->is_launched = true;
     for (int i = 0; i < r->o->repeat; i++) {
         float milliseconds = 0;
         double begin_s = now_s();

@@ -20,7 +20,7 @@
 /* What a process hands back, through a file. */
 struct message {
     uint64_t hash, visible;
-    bool has_warnings;
+    bool has_warnings, is_refused;
     size_t key_count;
 };
 
@@ -92,6 +92,19 @@ static void set_environment(const struct trials *t, const struct trial *x,
     set_variable("FP4EMU_REPORT", text);
 }
 
+/* What is wrong before the launch is wrong under every schedule.  With the kernel on
+ * its device it is the problem that is wrong: a misuse. */
+static int note_refused(struct inside *in, int status)
+{
+    const struct message m = {.is_refused = true};
+    if (status == 0 || in->watch.is_launched)
+        return status;
+    rewind(in->data);
+    fwrite(&m, sizeof m, 1, in->data);
+    fflush(in->data);
+    return in->watch.has_device ? 2 : status;
+}
+
 /* Nobody reads what it finds when the parent is gone, so it goes with it. */
 static _Noreturn void inside(const struct trials *t, const struct process *p,
                              pid_t parent)
@@ -108,7 +121,7 @@ static _Noreturn void inside(const struct trials *t, const struct process *p,
     in.watch.is_trusted = x->base != p->trial && !p->is_second;
     o.driver = "emu";
     o.watch = &in.watch;
-    int status = verb_run(&o, stdout, stderr);
+    int status = note_refused(&in, verb_run(&o, stdout, stderr));
     fflush(stdout);
     fflush(stderr);
     _exit(status);
@@ -186,6 +199,7 @@ static void read_data(struct trial_result *r, FILE *data)
     r->hash = m.hash;
     r->visible = m.visible;
     r->has_warnings = m.has_warnings;
+    r->is_refused = m.is_refused;
     r->keys = malloc(m.key_count * sizeof *r->keys + 1);
     r->key_count = r->keys ? fread(r->keys, sizeof *r->keys, m.key_count, data) : 0;
 }

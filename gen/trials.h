@@ -30,6 +30,7 @@ struct trial_result {
     enum trial_state state;
     bool has_warnings; /* of the emulator */
     bool other_bits;   /* right, but not bit for bit as the base */
+    bool is_refused;   /* no launch came about: status says whose fault it is */
     int signal;        /* that ended the process, or 0 */
     int status;        /* else its exit status */
     int check, line;   /* of the error in its report; 0: there is none */

@@ -26,7 +26,7 @@
 #define FEW_CTAS 2
 #define WARP_THREADS 32
 
-enum { DONE = 0, FAILED = 1, MISUSED = 2 };
+enum { DONE = 0, FAILED = 1 };
 
 static double now_s(void)
 {
@@ -216,10 +216,15 @@ static const char *repeat(struct arena *a, const struct trials *t, int i)
     return b.data;
 }
 
-static int tell_fault(struct arena *a, const struct trials *t, int i, FILE *out)
+static int tell_fault(struct arena *a, const struct trials *t, int i, bool minimise,
+                      FILE *out, FILE *err)
 {
     const struct trial *x = &t->at[i];
     const struct trial_result *r = &t->results[i];
+    if (r->is_refused) { /* as gen run does: no schedule has to do with it */
+        fputs(r->text, err);
+        return r->status;
+    }
     fprintf(out, "FAULT under %s", r->strategy);
     if (x->seed)
         fprintf(out, ", seed %" PRIu64, x->seed);
@@ -229,6 +234,8 @@ static int tell_fault(struct arena *a, const struct trials *t, int i, FILE *out)
     if (r->signal)
         fprintf(out, "the emulator ended with signal %d\n", r->signal);
     fprintf(out, "again with\n  %s\n", repeat(a, t, i));
+    if (minimise && !check_minimise(t, i, a, out, err))
+        fprintf(err, "the schedule could not be made smaller\n");
     return FAILED;
 }
 
@@ -345,13 +352,8 @@ static int check_one(struct arena *a, const struct run_options *run,
     int failed = run_plan(&t, err, &seconds), status = DONE;
     if (failed < 0) {
         tell_verdict(&t, &k, seconds, out);
-    } else if (failed == 0 && t.results[0].status == MISUSED) {
-        fputs(t.results[0].text, err);
-        status = MISUSED;
     } else {
-        status = tell_fault(a, &t, failed, out);
-        if (o->minimise && !check_minimise(&t, failed, a, out, err))
-            fprintf(err, "the schedule could not be made smaller\n");
+        status = tell_fault(a, &t, failed, o->minimise, out, err);
     }
     trials_free(&t);
     return status;
@@ -388,9 +390,7 @@ static int check_all(struct arena *a, const struct run_options *run,
         fprintf(out, "%d kernels, two problems each, %d runs: no fault; %.1f s\n",
                 count / 2, t.count - trials_left_out(&t), seconds);
     } else {
-        status = tell_fault(a, &t, failed, out);
-        if (o->minimise && !check_minimise(&t, failed, a, out, err))
-            fprintf(err, "the schedule could not be made smaller\n");
+        status = tell_fault(a, &t, failed, o->minimise, out, err);
     }
     trials_free(&t);
     return status;

@@ -200,6 +200,30 @@ def test_children_end_with_their_parent(how, tmp_path):
             os.kill(child, signal.SIGKILL)
 
 
+@pytest.mark.parametrize("args, code_of_run, words", [
+    (("--epilogue", "swiglu", "-m", "5", "-n", "17", "-k", "64"), 1, "[gemm-n-multiple]"),
+    ((*TILE, "-k", "63"), 1, "[gemm-odd-k]"),
+    (("--epilogue", "softcap", "--arg", "cap=1e40"), 1, "[arg-range]"),
+    (("--epilogue", "softcap", "--arg", "cup=1"), 1, "[run-arg]"),
+    (("deinterleave_quantize_nvfp4", "-k", "3"), 1, "[quantize-k]"),
+    (("silu_mul_quantize_nvfp4", "-n", "7"), 2, "[field-unused]"),
+])
+def test_what_run_refuses(args, code_of_run, words):
+    """An error of the problem is no fault under a schedule."""
+    sizes = [x for option in ("-m", "-k") if option not in args for x in (option, "64")]
+    if "quantize" not in args[0] and "-n" not in args:
+        sizes += ["-n", "64"]
+    code, out, err = gen("check", *args)
+    assert code == 2 and out == "" and words in err and err.count("error") == 1, out + err
+    code, out, said = gen("run", *args, *sizes, "--driver", "emu", "--check")
+    assert code == code_of_run and out == "" and said == err, out + said
+
+
+def test_driver_that_is_not_there():
+    code, out, err = gen("check", *TILE, env={"FP4GEN_EMU_LIB": "/nowhere/libcuda.so.1"})
+    assert code == 1 and out == "" and "[emu-lib]" in err, out + err
+
+
 @pytest.mark.parametrize("args", [("--seeds", "x"), ("--mma", "exact"), ("--minimise=1",),
                                   ("no-such-config",), ("--driver", "cuda")])
 def test_misuse(args):
