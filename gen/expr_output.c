@@ -13,8 +13,7 @@ static bool is_scale(uint32_t bits)
 /* For messages: a NaN without its sign. */
 static double scale_value(uint32_t bits)
 {
-    float x;
-    memcpy(&x, &bits, sizeof x);
+    const float x = f32_of(bits);
     return isnan(x) ? NAN : (double)x;
 }
 

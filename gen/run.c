@@ -13,6 +13,7 @@
 #include "gen/run_expr.h"
 #include "gen/run_quantize.h"
 #include "gen/run_state.h"
+#include "gen/run_unused.h"
 #include "gen/verbs.h"
 #include "runtime/fp4gen.h"
 #include "runtime/manifest.h"
@@ -365,24 +366,17 @@ static bool is_stochastic(const char *rounding)
 static bool refuse_unused(struct run *r)
 {
     const struct run_options *o = r->o;
-    const struct {
-        const char *name;
-        bool is_given;
-    } unused[] = {
-        {"--global", o->global != NULL},
-        {"--ldx", o->ldx != 0},
-        {"--ldc", o->ldc != 0},
-        {"--lds", o->lds != 0},
-        {"--rounding stochastic", is_stochastic(o->rounding)},
+    const char *x = "kernels that quantise, or back";
+    const bool has_file = run_file(&o->ins, "a") || run_file(&o->ins, "b");
+    const struct run_unused unused[] = {
+        {"--global", o->global != NULL, x},
+        {"--ldx", o->ldx != 0, x},
+        {"--ldc", o->ldc != 0, x},
+        {"--lds", o->lds != 0, x},
+        {"--rounding stochastic", is_stochastic(o->rounding), "kernels that quantise"},
+        {"--dtype without --a and --b", o->dtype && !has_file, "files of numbers"},
     };
-    bool ok = true;
-    for (size_t i = 0; i < COUNT_OF(unused); i++)
-        if (unused[i].is_given) {
-            diag_add(r->diags, DIAG_FIELD_UNUSED, (struct loc){"gen", 0, 0},
-                     unused[i].name, "gemm");
-            ok = false;
-        }
-    return ok;
+    return run_refuse_unused(unused, COUNT_OF(unused), "gemm", r->diags);
 }
 
 /* The host rounds numbers alone, neither codes nor what is random. */

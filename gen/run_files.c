@@ -1,5 +1,6 @@
 #include "gen/run_files.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "core/base.h"
@@ -54,6 +55,23 @@ bool run_files_write(const struct run_files *f, const struct run_result *results
                        d);
     }
     return ok;
+}
+
+void run_note_odd(const char *path, const struct npy *x, bool is_silu, FILE *err)
+{
+    uint64_t nans = 0, infinities = 0;
+    for (size_t i = 0; i < x->rows * x->cols; i++) {
+        nans += isnan(x->data[i]) != 0;
+        infinities += isinf(x->data[i]) != 0;
+    }
+    if (nans)
+        fprintf(err, "%s: note: %llu NaN, which %s to the largest code, +6\n", path,
+                (unsigned long long)nans, nans == 1 ? "quantises" : "quantise");
+    if (infinities)
+        fprintf(err, "%s: note: %llu %s%s\n", path, (unsigned long long)infinities,
+                infinities == 1 ? "infinity, which saturates"
+                                : "infinities, which saturate",
+                is_silu ? ", or whose product is NaN" : "");
 }
 
 bool run_scales_fit(const char *path, const struct npy *scales, const char *layout,

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "core/diag.h"
 #include "gen/npy.h"
@@ -39,6 +40,9 @@ bool run_files_known(const struct run_files *f, const char *const *names,
 /* Writes those results that are asked for, each file whole or not at all. */
 bool run_files_write(const struct run_files *f, const struct run_result *results,
                      int count, struct diags *d);
+
+/* Values that quantise to something that is not their neighbour are told. */
+void run_note_odd(const char *path, const struct npy *x, bool is_silu, FILE *err);
 
 /* Do scales of a matrix have the shape of their layout? */
 bool run_scales_fit(const char *path, const struct npy *scales, const char *layout,

@@ -1,28 +1,10 @@
 #include "gen/run_state.h"
 
-#include <math.h>
 #include <string.h>
 
 static const char *in(const struct run *r, const char *name)
 {
     return run_file(&r->o->ins, name);
-}
-
-/* Values that quantise to something that is not their neighbour are told. */
-static void note_odd_values(const struct run *r, const char *path, const struct npy *x)
-{
-    uint64_t nans = 0, infinities = 0;
-    for (size_t i = 0; i < x->rows * x->cols; i++) {
-        nans += isnan(x->data[i]) != 0;
-        infinities += isinf(x->data[i]) != 0;
-    }
-    if (nans)
-        fprintf(r->err, "%s: note: %llu NaN, which %s to the largest code, +6\n", path,
-                (unsigned long long)nans, nans == 1 ? "quantises" : "quantise");
-    if (infinities)
-        fprintf(r->err, "%s: note: %llu %s\n", path, (unsigned long long)infinities,
-                infinities == 1 ? "infinity, which saturates"
-                                : "infinities, which saturate");
 }
 
 /* An operand is numbers, or codes with their scales. */
@@ -72,9 +54,9 @@ bool run_read_inputs(struct run *r)
         return false;
     }
     if (r->a_file.data)
-        note_odd_values(r, a, &r->a_file);
+        run_note_odd(a, &r->a_file, false, r->err);
     if (r->b_file.data)
-        note_odd_values(r, b, &r->b_file);
+        run_note_odd(b, &r->b_file, false, r->err);
     return true;
 }
 

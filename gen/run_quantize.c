@@ -11,6 +11,7 @@
 #include "gen/quantize_data.h"
 #include "gen/run_data.h"
 #include "gen/run_lines.h"
+#include "gen/run_unused.h"
 #include "runtime/fp4gen.h"
 
 enum { DONE = 0, FAILED = 1, MISUSED = 2 };
@@ -59,19 +60,23 @@ static double now_s(void)
 static bool refuse_unused(struct qrun *r)
 {
     const struct run_options *o = r->o;
-    const struct {
-        const char *name;
-        bool is_given;
-    } unused[] = {
-        {"-n", o->n >= 0},
-        {"--lda", o->lda != 0},
-        {"--ldb", o->ldb != 0},
-        {"--ldd", o->ldd != 0},
-        {"--alpha", o->alpha != 1},
-        {"--alpha-ptr", o->alpha_on_device},
-        {"--ctas", o->ctas != 0},
-        {"--global", o->global && !r->image->x_type[0]},
-        {"--arg", o->setting_count != 0},
+    const bool has_x = r->image->x_type[0] != '\0', rounds = r->image->rounding[0];
+    const struct run_unused unused[] = {
+        {"-n", o->n >= 0, "a GEMM; here sizes are -m and -k"},
+        {"--lda", o->lda != 0, "a GEMM"},
+        {"--ldb", o->ldb != 0, "a GEMM"},
+        {"--ldd", o->ldd != 0, "a GEMM"},
+        {"--ldx", o->ldx != 0 && !has_x, "kernels that read or write X"},
+        {"--ldc", o->ldc != 0 && !has_x, "kernels that read or write codes"},
+        {"--pad-byte", o->pad_byte != run_defaults().pad_byte, "a GEMM"},
+        {"--alpha", o->alpha != 1, "a GEMM"},
+        {"--alpha-ptr", o->alpha_on_device, "a GEMM"},
+        {"--ctas", o->ctas != 0, "a GEMM"},
+        {"--global", o->global && !has_x, "kernels that read or write X"},
+        {"--global amax", r->by_amax && has_x && !rounds,
+         "kernels that read X; here it is a number"},
+        {"--dtype", o->dtype && !run_file(&o->ins, "x"), "--in x=FILE"},
+        {"--arg", o->setting_count != 0, "a GEMM with an epilogue"},
     };
     bool ok = true;
     if (o->rounding && o->ptx_path) { /* it is the kernel's; no host rounds here */
@@ -80,13 +85,7 @@ static bool refuse_unused(struct qrun *r)
                   r->image->rounding[0] ? r->image->rounding : "none");
         ok = false;
     }
-    for (size_t i = 0; i < COUNT_OF(unused); i++)
-        if (unused[i].is_given) {
-            diag_add(r->diags, DIAG_FIELD_UNUSED, (struct loc){"gen", 0, 0},
-                     unused[i].name, r->image->op);
-            ok = false;
-        }
-    return ok;
+    return run_refuse_unused(unused, COUNT_OF(unused), r->image->op, r->diags) && ok;
 }
 
 /* Names of files, NULL at the end; outputs are those of list_results(). */
@@ -123,6 +122,9 @@ static bool read_files(struct qrun *r)
     const char *x = run_file(&r->o->ins, "x");
     const bool bf16 = r->o->dtype && is(r->o->dtype, "bf16");
     bool ok = !x || npy_read(x, bf16, &r->x_file, r->diags);
+    if (ok && x)
+        run_note_odd(x, &r->x_file, is(r->image->op, "silu_mul_quantize_nvfp4"),
+                     r->err);
     ok = read_bytes(r, "codes", &r->codes_file) && ok;
     ok = read_bytes(r, "scales", &r->scales_file) && ok;
     return read_bytes(r, "from", &r->from_file) && ok;
@@ -195,6 +197,11 @@ static bool choose_sizes(struct qrun *r)
     const struct run_options *o = r->o;
     fp4gen_quantize_args *q = &r->args;
     const uint32_t width = is(r->image->x_form, "plain") ? 1 : 2;
+    const uint64_t elem = is(r->image->x_type, "f32") ? 4 : 2;
+    /* Groups of 8 in turn, or halves that start at 16 bytes. */
+    const unsigned unit = is(r->image->x_form, "plain")         ? 1
+                          : is(r->image->x_form, "interleaved") ? 16
+                                                                : 32 / (unsigned)elem;
     const struct npy *scales = r->from_file.bytes ? &r->from_file : &r->scales_file;
     const struct npy *rows = r->x_file.data        ? &r->x_file
                              : r->codes_file.bytes ? &r->codes_file
@@ -203,9 +210,9 @@ static bool choose_sizes(struct qrun *r)
                      : r->codes_file.bytes ? 2 * r->codes_file.cols
                                            : 16 * scales->cols;
     const size_t slack = r->codes_file.bytes && k ? 1 : 0; /* an odd k */
-    if (r->x_file.data && r->x_file.cols % width) {
+    if (r->x_file.data && r->x_file.cols % unit) {
         diag_add(r->diags, DIAG_RUN_X_COLS, (struct loc){run_file(&o->ins, "x"), 0, 0},
-                 r->x_file.cols, r->image->op);
+                 r->x_file.rows, r->x_file.cols, r->image->op, r->image->x_form, unit);
         return false;
     }
     bool ok = choose_size(r, "m", o->m, rows->rows, 0, &q->m);
@@ -216,7 +223,6 @@ static bool choose_sizes(struct qrun *r)
     if (r->from_file.bytes)
         ok = ok && run_scales_fit(run_file(&o->ins, "from"), scales,
                                   r->image->from_layout, q->m, q->k, r->diags);
-    const uint64_t elem = is(r->image->x_type, "f32") ? 4 : 2;
     if (r->image->x_type[0]) {
         q->ldx = o->ldx ? o->ldx : align16((uint64_t)q->k * width * elem);
         q->ldc = o->ldc ? o->ldc : align16(((uint64_t)q->k + 1) / 2);

@@ -216,6 +216,19 @@ def test_empty_matrices_are_written(tmp_path):
         assert (np.load(at[0]).shape, np.load(at[1]).shape) == (codes, scales)
 
 
+@pytest.mark.parametrize("kernel, more", [
+    ("quantize_nvfp4", ""), ("silu_mul_quantize_nvfp4", ", or whose product is NaN")])
+def test_not_a_number_is_told(kernel, more, tmp_path):
+    x = normal(5, 64, 3)
+    x[2, 3] = np.nan
+    x[4, 5:7] = np.inf, -np.inf
+    np.save(tmp_path / "x.npy", x)
+    code, text, err = gen("run", kernel, "--x", tmp_path / "x.npy", "--driver", "emu")
+    assert code == 0, text + err
+    assert "x.npy: note: 1 NaN, which quantises to the largest code, +6\n" in err
+    assert f"x.npy: note: 2 infinities, which saturate{more}\n" in err
+
+
 def test_input_that_does_not_fit(tmp_path):
     def save(name, array):
         np.save(tmp_path / name, array)
@@ -241,7 +254,17 @@ def test_input_that_does_not_fit(tmp_path):
         (1, ("quantize_nvfp4", "--x", q), "elements of type '|u1'; '<f4', '<f2' and bf16"),
         (2, ("quantize_nvfp4", "--x", x, "-m", 8), "the file has m = 9, but -m 8 is given"),
         (2, ("silu_mul_quantize_nvfp4", "--x", save("o.npy", normal(9, 65, 9))),
-         "the matrix has 65 columns, but silu_mul_quantize_nvfp4 reads rows of two halves"),
+         "o.npy: error: the matrix is 9 x 65, but rows of X of silu_mul_quantize_nvfp4 with x.form = "
+         "halves are pairs: a multiple of 16 columns"),
+        (2, ("silu_mul_quantize_nvfp4", "--x-type", "f32", "--x", save("x17.npy", normal(4, 17, 9))),
+         "the matrix is 4 x 17, but rows of X of silu_mul_quantize_nvfp4 with x.form = halves are "
+         "pairs: a multiple of 8 columns; pad both parts"),
+        (2, ("silu_mul_quantize_nvfp4", "--set", "x.form=interleaved", "--x",
+             save("x40.npy", normal(4, 40, 9))),
+         "the matrix is 4 x 40, but rows of X of silu_mul_quantize_nvfp4 with x.form = interleaved "
+         "are pairs: a multiple of 16 columns"),
+        (2, ("deinterleave_quantize_nvfp4", "--x", save("x3.npy", normal(4, 3, 9))),
+         "the matrix is 4 x 3, but"),
         (1, ("dequantize_nvfp4", "--in", f"codes={x}"), "bytes, '|u1', are allowed"),
         (2, ("dequantize_nvfp4", "--in", f"codes={q}", "-k", 62), "the file has k = 64, but"),
         (2, ("dequantize_nvfp4", "--in", f"codes={q}", "--in", f"scales={odd}"), "[run-scales]"),
