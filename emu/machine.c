@@ -26,6 +26,7 @@
 struct run {
     struct grid *grid;
     uint64_t order_factor, order_start; /* number_of_start() */
+    uint64_t slice_rng;                 /* 0: slices are all as long (next_slice) */
     pthread_mutex_t lock;
     pthread_mutex_t memory; /* see global_lock */
     pthread_cond_t changed;
@@ -134,10 +135,23 @@ static void choose_order(struct run *r)
     r->order_start = 0;
     if (n < 2 || (g->strategy != STRATEGY_RANDOM && g->strategy != STRATEGY_PCT))
         return;
+    if (g->kernel->order_matters)
+        r->slice_rng = seed;
     r->order_start = (seed >> 33) % n;
     r->order_factor = (seed >> 17 & 0xffff) % n;
     while (divisor(r->order_factor, n) != 1)
         r->order_factor = (r->order_factor + 1) % n;
+}
+
+/* Where clusters speak to each other one of them may be overtaken anywhere, so chance
+ * says how long it goes on, from a few instructions to many.  Under the lock; there is
+ * one thread then, so that the seed decides. */
+static uint64_t next_slice(struct run *r)
+{
+    if (!r->slice_rng)
+        return SLICE_STEPS;
+    r->slice_rng = r->slice_rng * 6364136223846793005u + 1442695040888963407u;
+    return (uint64_t)1 << (r->slice_rng >> 60);
 }
 
 /* The next cluster to launch whose outcome still counts; false: there is none. */
@@ -261,11 +275,12 @@ static void *work(void *arg)
         }
         bool alone = r->running == 0 && !r->stuck && r->next_number == r->first_count &&
                      (!r->ready || r->idle_turns >= r->resident);
+        uint64_t slice = next_slice(r);
         r->running++;
         pthread_mutex_unlock(&r->lock);
         unsigned long long events = atomic_load(&r->grid->global_events);
-        enum progress p = is_wanted(r, c->number) ? cluster_run(c, SLICE_STEPS, alone)
-                                                  : PROGRESS_FAILED;
+        enum progress p =
+            is_wanted(r, c->number) ? cluster_run(c, slice, alone) : PROGRESS_FAILED;
         if (p == PROGRESS_DONE || p == PROGRESS_FAILED) {
             atomic_fetch_add(&r->grid->steps, steps_of(c));
             note_visible(r->grid, visible_of(c));

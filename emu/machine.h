@@ -329,9 +329,10 @@ struct cluster {
     struct circle *circle;     /* owned by check_spin.c */
     uint64_t quiet_steps;      /* ... since the last event, which had this number: */
     uint64_t quiet_since;
-    uint64_t clock;    /* virtual time in ns */
-    bool wrote_global; /* since grid->global_events was counted up for it */
-    void *sync;        /* barrier.cluster: owned by exec_bar.c */
+    uint64_t clock;     /* virtual time in ns */
+    uint64_t slice_end; /* of that clock: where others may have a turn */
+    bool wrote_global;  /* since grid->global_events was counted up for it */
+    void *sync;         /* barrier.cluster: owned by exec_bar.c */
     int live_ctas;
     struct hb *hb;            /* happens-before: hb.h; NULL: checks are off */
     struct async_op *running; /* being completed: what mbar_complete_tx belongs to */

@@ -117,12 +117,13 @@ static bool any_can_run(struct cluster *c)
     return false;
 }
 
-/* One choice after the other, until somebody should look whether time must pass. */
-static void explore(struct cluster *c, struct round *r)
+/* One choice after the other, for about `steps`, until somebody should look whether
+ * time must pass. */
+static void explore(struct cluster *c, struct round *r, uint64_t steps)
 {
     int picks = ROUND_PICKS * c->cta_count * c->ctas[0].warp_count;
     bool leave = false;
-    while (picks-- > 0 && c->live_ctas > 0) {
+    while (picks-- > 0 && c->live_ctas > 0 && r->steps < steps) {
         struct pick p = choice_next(c, leave);
         leave = false;
         if (p.op) {
@@ -139,11 +140,11 @@ static void explore(struct cluster *c, struct round *r)
     r->polls = r->polls || any_can_run(c);
 }
 
-static struct round run_round(struct cluster *c)
+static struct round run_round(struct cluster *c, uint64_t steps)
 {
     struct round r = {0};
     if (c->choices) {
-        explore(c, &r);
+        explore(c, &r, steps);
         return r;
     }
     run_warps(c, &r, false);
@@ -255,9 +256,10 @@ static uint64_t slice_steps(const struct cluster *c)
 
 static enum progress run_rounds(struct cluster *c, uint64_t step_budget, bool alone)
 {
+    c->slice_end = c->clock + step_budget;
     uint64_t hurry = 1, events = c->events, end = slice_steps(c) + step_budget;
     for (;;) {
-        struct round r = run_round(c);
+        struct round r = run_round(c, end - slice_steps(c));
         if (c->events != events)
             hurry = 1;
         events = c->events;

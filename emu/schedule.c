@@ -408,8 +408,9 @@ static bool step(struct warp *w, struct group *g, enum flow *flow)
 /* Behind a visible instruction others may go on, if the schedule wants it so. */
 static bool goes_on(struct warp *w, bool is_starved)
 {
-    if (w->cta->cluster->choices)
-        return choice_stay(w);
+    const struct cluster *c = w->cta->cluster;
+    if (c->choices)
+        return c->clock < c->slice_end && choice_stay(w);
     return !is_starved;
 }
 

@@ -282,3 +282,50 @@ TEST(lines_that_are_none_are_told)
     unlink(path);
     CHECK(!read_all(0, &d, why) && strstr(why, "No such file"));
 }
+
+/* ---- clusters overtake each other too */
+
+/* A lock that is taken by an atomic compare-and-swap, or looked at and then taken. */
+#define COUNT_UNDER_LOCK(take)                                                         \
+    ".reg .pred p; .reg .b32 t, v; .reg .b64 o;\n"                                     \
+    "mov.u32 t, %tid.x; ld.param.u64 o, [to]; setp.ne.u32 p, t, 0; @p bra END;\n"      \
+    "TRY: " take "setp.ne.u32 p, v, 0; @p bra TRY;\n"                                  \
+    "ld.global.u32 v, [o+4]; add.u32 v, v, 1; st.global.u32 [o+4], v;\n"               \
+    "st.release.gpu.global.u32 [o], 0;\n"                                              \
+    "END: ret;\n"
+
+static bool count_is_right(const char *text, const char *strategy, uint64_t seed)
+{
+    struct emu_run r = {.body = text,
+                        .params = ".param .u64 to",
+                        .threads = 32,
+                        .grid = {4, 1, 1},
+                        .strategy = strategy,
+                        .seed = seed};
+    uint64_t to = emu_alloc(&r, 64);
+    emu_param(&r, &to, 8);
+    bool right = emu_launch(&r) && emu_u32(to)[1] == 4;
+    emu_done(&r);
+    return right;
+}
+
+TEST(clusters_are_interrupted_where_they_speak_to_each_other)
+{
+    static const char sound[] =
+        COUNT_UNDER_LOCK("atom.acquire.gpu.global.cas.b32 v, [o], 0, 1;\n");
+    /* Two may see the lock free before either has taken it. */
+    static const char broken[] =
+        COUNT_UNDER_LOCK("ld.acquire.gpu.global.u32 v, [o]; setp.ne.u32 p, v, 0;\n"
+                         "@p bra TRY; st.relaxed.gpu.global.u32 [o], 1;\n");
+    static const char *const strategies[] = {"random", "pct"};
+    for (size_t i = 0; i < COUNT_OF(strategies); i++) {
+        int told = 0;
+        for (uint64_t seed = 1; seed <= 20; seed++) {
+            CHECK(count_is_right(sound, strategies[i], seed));
+            bool right = count_is_right(broken, strategies[i], seed);
+            CHECK_EQ(count_is_right(broken, strategies[i], seed), right);
+            told += !right;
+        }
+        CHECK(told > 0);
+    }
+}
