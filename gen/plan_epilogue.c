@@ -158,8 +158,13 @@ static int max_int(int a, int b)
  * outputs, need up to 30 registers more than hold values at once in LLVM's order. */
 static int mixed_registers(const struct plan *p)
 {
-    if (!p->lowered || p->step)
+    int scaled = 0;
+    for (int k = 0; k < p->output_count; k++)
+        scaled += p->outputs[k].scale_block != 0;
+    if (!p->lowered)
         return 0;
+    if (p->step) /* the columns of a block are still mixed */
+        return MIXED_OUTPUT_REGISTERS * scaled;
     return p->lowered->chunk.insns / MIXED_INSNS +
            MIXED_OUTPUT_REGISTERS * (p->output_count - 1);
 }
@@ -239,7 +244,7 @@ static bool unmix(struct plan *p, struct arena *a, const struct config *c, bool 
                   struct diags *d)
 {
     struct plan other = *p;
-    if (p->epilogue_registers - mixed_registers(p) > AVAILABLE_REGISTERS)
+    if (p->step || p->epilogue_registers - mixed_registers(p) > AVAILABLE_REGISTERS)
         return false;
     other.step = steps[COUNT_OF(steps) - 1];
     other.lowered = lower(&other, a, c, "v", d);

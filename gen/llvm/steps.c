@@ -162,11 +162,30 @@ static void note_made(struct emit *em, int k, int first, int count)
         emit_made(em, em->amax[k]);
 }
 
+/* Values of `cols` tile columns that an earlier step made for a block are read by this
+ * one: so these, too, are changed by nothing. */
+static void order_values(struct emit *em, int first, int cols)
+{
+    for (int i = 0; em->order && i < em->e->node_count; i++) {
+        const struct expr_node *n = em->e->nodes[i];
+        const int per = n->columns == EXPR_PAIRS ? 2 : 1;
+        if (n->type != EXPR_F32 || n->shape == EXPR_SHAPE_BLOCK ||
+            emit_is_column_free(n))
+            continue;
+        for (int k = first / per; k < (first + cols) / per; k++)
+            if (em->done[i] & mask_of(k, 1)) {
+                Value *v = &em->values[i][k];
+                *v = emit_float(em, emit_behind(em, emit_bits(em, *v)));
+            }
+    }
+}
+
 void emit_steps(struct emit *em)
 {
     const struct expr *e = em->e;
     em->done = ARENA_ARRAY(em->arena, uint64_t, (size_t)e->node_count + 1);
     for (int end = em->step; end <= em->chunk; end += em->step) {
+        order_values(em, end - em->step, em->step);
         for (int k = 0; k < e->output_count; k++) {
             const struct expr_output *o = &e->outputs[k];
             const int per = o->value->columns == EXPR_PAIRS ? 2 : 1;
