@@ -117,8 +117,8 @@ def test_wrong_numbers_are_a_fault(kernel, tmp_path):
 
 def test_level_and_switches_reach_the_emulator(kernel, tmp_path):
     broken = without_wait(kernel, "MMA_WAIT_ACC")
-    code, out, _ = check(broken, tmp_path, "--check", "nonsense")
-    assert code == 1 and "FP4EMU_CHECK" in out
+    code, out, err = check(broken, tmp_path, "--check", "nonsense")
+    assert code == 1 and "FP4EMU_CHECK" in err and "FAULT" not in out + err
     code, out, _ = check(broken, tmp_path, "--check", "off", "--seeds", 1)
     assert "[check 7" not in out
 
