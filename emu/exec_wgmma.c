@@ -1,9 +1,10 @@
 /* exec_wgmma.c - wgmma: MMAs of a warp group on descriptors of shared memory.
  *
- * PTX ISA 9.0, "wgmma.mma_async".  Of 64 rows each warp has sixteen, so that the warps
- * of a group can go one after the other.  Registers change at issue; that shared memory
- * is read, and registers are not the threads', until wgmma.wait_group has come back is
- * what the happens-before engine is told. */
+ * PTX ISA 9.0, "wgmma.mma_async".  One operation of the four warps of a group: a warp
+ * that comes to it waits for the others, and the last one runs it for all, each with its
+ * sixteen rows.  Registers change at issue; that shared memory is read, and registers are
+ * not the threads', until wgmma.wait_group has come back is what the happens-before
+ * engine is told.  Of shared memory the wait of one warp speaks for its group. */
 #include "emu/check_desc.h"
 #include "emu/cluster.h"
 #include "emu/decode.h"
@@ -22,14 +23,33 @@ static struct grid *grid_of(const struct warp *w)
     return w->cta->cluster->grid;
 }
 
-/* ---- groups of a warp: how many it has closed */
+/* ---- a warp's part in its group */
 
-static uint32_t *closed_of(struct warp *w)
+struct group_warp {
+    uint32_t closed;     /* groups of wgmmas */
+    const struct op *at; /* where it waits for the other warps; NULL: it does not */
+    bool done;           /* another warp has run that one; it may go on */
+};
+
+static struct group_warp *state_of(const struct warp *w)
 {
     struct cta *c = w->cta;
-    if (!c->wgmma && !(c->wgmma = calloc((size_t)c->warp_count, sizeof(uint32_t))))
+    if (!c->wgmma &&
+        !(c->wgmma = calloc((size_t)c->warp_count, sizeof(struct group_warp))))
         abort();
-    return (uint32_t *)c->wgmma + w->index;
+    return (struct group_warp *)c->wgmma + w->index;
+}
+
+static uint32_t *closed_of(const struct warp *w)
+{
+    return &state_of(w)->closed;
+}
+
+/* Warp i of its group, which may have exited; NULL: the block has no such warp. */
+static struct warp *mate(const struct warp *w, int i)
+{
+    int index = w->index / GROUP_WARPS * GROUP_WARPS + i;
+    return index < w->cta->warp_count ? &w->cta->warps[index] : NULL;
 }
 
 void wgmma_free(struct cta *c)
@@ -54,7 +74,10 @@ struct group_wait {
 static bool is_waited_for(const struct async_op *o, void *arg)
 {
     const struct group_wait *wait = arg;
-    return o->kind == ASYNC_WGMMA && o->issuer == wait->warp && o->number <= wait->done;
+    const struct warp *issuer = o->issuer;
+    return o->kind == ASYNC_WGMMA && issuer->cta == wait->warp->cta &&
+           issuer->index / GROUP_WARPS == wait->warp->index / GROUP_WARPS &&
+           o->number <= wait->done;
 }
 
 static enum flow exec_wait_group(struct warp *w, const struct op *op, uint32_t lanes)
@@ -64,7 +87,9 @@ static enum flow exec_wait_group(struct warp *w, const struct op *op, uint32_t l
     if (wait.done == 0)
         return FLOW_NEXT;
     if (w->hb) {
-        hb_learn(w, lanes, hb_component(w, HB_WGMMA), lanes | w->hb->absent, wait.done);
+        struct warp *other;
+        for (int i = 0; i < GROUP_WARPS && (other = mate(w, i)); i++)
+            hb_learn(w, lanes, hb_component(other, HB_WGMMA), ALL_LANES, wait.done);
         hb_wgmma_waited(w, wait.done);
     }
     return async_drain(w->cta->cluster, is_waited_for, &wait) ? FLOW_NEXT : FLOW_STOP;
@@ -189,13 +214,13 @@ static void gather_a(struct warp *w, const struct op *op, const struct smem_desc
 }
 
 static bool issue(struct warp *w, const struct op *op, const struct smem_desc *a,
-                  const struct smem_desc *b, uint32_t lanes)
+                  const struct smem_desc *b)
 {
     uint32_t flags = op->aux[AUX_FLAGS], n = op->aux[AUX_N];
     uint32_t a_bytes = mma_type_bytes((enum mma_type)(op->aux[AUX_TYPES] & 0xff));
     uint32_t b_bytes = mma_type_bytes((enum mma_type)(op->aux[AUX_TYPES] >> 8));
-    struct async_op *o = async_new(w, ASYNC_WGMMA, bits_lowest(lanes));
-    o->lanes = lanes | (w->hb ? w->hb->absent : 0);
+    struct async_op *o = async_new(w, ASYNC_WGMMA, 0);
+    o->lanes = ALL_LANES;
     o->number = *closed_of(w) + 1;
     o->run = done_already;
     if (!(flags & A_IN_REGISTERS))
@@ -204,23 +229,21 @@ static bool issue(struct warp *w, const struct op *op, const struct smem_desc *a
     return async_issue(o);
 }
 
-static enum flow exec_mma_async(struct warp *w, const struct op *op, uint32_t lanes)
+/* What the operation is to one of the warps. */
+static bool run_part(struct warp *w, const struct op *op)
 {
     uint32_t flags = op->aux[AUX_FLAGS], n = op->aux[AUX_N];
     enum mma_type a_type = (enum mma_type)(op->aux[AUX_TYPES] & 0xff);
     enum mma_type b_type = (enum mma_type)(op->aux[AUX_TYPES] >> 8);
     struct smem_desc a = {0}, b;
-    if (lanes != ALL_LANES || w->cta->warp_count < GROUP_WARPS)
-        return report(grid_of(w), w, CHECK_DIVERGENCE,
-                      "%s needs all 128 threads of a warp group", op->insn->opcode);
     if ((!(flags & A_IN_REGISTERS) &&
          (!decode_desc(w, opnd_u64(w, &op->opnds[1], 0), "A", &a) ||
           !check(w, &a, flags & A_BY_ROW, mma_type_bytes(a_type), "A", GROUP_ROWS))) ||
         !decode_desc(w, opnd_u64(w, &op->opnds[2], 0), "B", &b) ||
         !check(w, &b, flags & B_BY_ROW, mma_type_bytes(b_type), "B", n) ||
         (w->hb && !hb_wgmma_issued(w, op, *closed_of(w) + 1)) ||
-        !issue(w, op, &a, &b, lanes))
-        return FLOW_STOP;
+        !issue(w, op, &a, &b))
+        return false;
     uint8_t a_rows[MMA_WARP_ROWS * MMA_ROW_BYTES], b_rows[MMA_MAX_N * MMA_ROW_BYTES];
     static _Thread_local uint32_t d[MMA_MAX_N * MMA_WARP_ROWS];
     gather_a(w, op, &a, mma_type_bytes(a_type), a_rows);
@@ -247,7 +270,62 @@ static enum flow exec_mma_async(struct warp *w, const struct op *op, uint32_t la
     };
     mma_any(&mma);
     mma_scatter_d(w, &op->opnds[0], result, (int)n, d);
-    return FLOW_NEXT;
+    return true;
+}
+
+/* The last of its group has come. */
+static bool run_group(struct warp *w)
+{
+    struct warp *other;
+    for (int i = 0; i < GROUP_WARPS && (other = mate(w, i)); i++) {
+        struct group_warp *state = state_of(other);
+        const struct op *op = state->at;
+        if (!op)
+            continue; /* it has exited */
+        state->at = NULL;
+        state->done = other != w;
+        other->cur_pc = (uint32_t)(op - grid_of(w)->kernel->ops);
+        other->cur_lanes = ALL_LANES;
+        if (!run_part(other, op))
+            return false;
+    }
+    cluster_event(w->cta->cluster);
+    return true;
+}
+
+static enum flow blame_apart(struct warp *w, const struct op *op,
+                             const struct warp *other)
+{
+    return report(grid_of(w), w, CHECK_DIVERGENCE,
+                  "all warps of a warp group must execute the same %s; warp %d of group "
+                  "%d is at that of line %d",
+                  op->insn->opcode, other->index, other->index / GROUP_WARPS,
+                  state_of(other)->at->insn->line);
+}
+
+static enum flow exec_mma_async(struct warp *w, const struct op *op, uint32_t lanes)
+{
+    struct group_warp *own = state_of(w);
+    bool waits = false;
+    if (own->done) {
+        own->done = false;
+        return FLOW_NEXT;
+    }
+    if (lanes != ALL_LANES || !mate(w, GROUP_WARPS - 1))
+        return report(grid_of(w), w, CHECK_DIVERGENCE,
+                      "%s needs all 128 threads of a warp group", op->insn->opcode);
+    own->at = op;
+    for (int i = 0; i < GROUP_WARPS; i++) {
+        const struct warp *other = mate(w, i);
+        const struct op *at = state_of(other)->at;
+        if (at && at != op && blame_apart(w, op, other) == FLOW_STOP)
+            return FLOW_STOP;
+        waits |= !at && other->live;
+    }
+    if (waits)
+        return park(w, lanes,
+                    "the other warps of its warp group, to come to this wgmma");
+    return run_group(w) ? FLOW_NEXT : FLOW_STOP;
 }
 
 /* ---- decoding */
