@@ -1,10 +1,11 @@
 /* exec_wgmma.c - wgmma: MMAs of a warp group on descriptors of shared memory.
  *
  * PTX ISA 9.0, "wgmma.mma_async".  One operation of the four warps of a group: a warp
- * that comes to it waits for the others, and the last one runs it for all, each with its
- * sixteen rows.  Registers change at issue; that shared memory is read, and registers are
- * not the threads', until wgmma.wait_group has come back is what the happens-before
- * engine is told.  Of shared memory the wait of one warp speaks for its group. */
+ * that comes to it waits for the others, and the last one runs it for all, each with
+ * its sixteen rows.  Registers change at issue; that shared memory is read, and
+ * registers are not the threads', until wgmma.wait_group has come back is what the
+ * happens-before engine is told.  Of shared memory the wait of one warp speaks for its
+ * group. */
 #include "emu/check_desc.h"
 #include "emu/cluster.h"
 #include "emu/decode.h"
@@ -241,8 +242,7 @@ static bool run_part(struct warp *w, const struct op *op)
           !check(w, &a, flags & A_BY_ROW, mma_type_bytes(a_type), "A", GROUP_ROWS))) ||
         !decode_desc(w, opnd_u64(w, &op->opnds[2], 0), "B", &b) ||
         !check(w, &b, flags & B_BY_ROW, mma_type_bytes(b_type), "B", n) ||
-        (w->hb && !hb_wgmma_issued(w, op, *closed_of(w) + 1)) ||
-        !issue(w, op, &a, &b))
+        (w->hb && !hb_wgmma_issued(w, op, *closed_of(w) + 1)) || !issue(w, op, &a, &b))
         return false;
     uint8_t a_rows[MMA_WARP_ROWS * MMA_ROW_BYTES], b_rows[MMA_MAX_N * MMA_ROW_BYTES];
     static _Thread_local uint32_t d[MMA_MAX_N * MMA_WARP_ROWS];
@@ -296,11 +296,12 @@ static bool run_group(struct warp *w)
 static enum flow blame_apart(struct warp *w, const struct op *op,
                              const struct warp *other)
 {
-    return report(grid_of(w), w, CHECK_DIVERGENCE,
-                  "all warps of a warp group must execute the same %s; warp %d of group "
-                  "%d is at that of line %d",
-                  op->insn->opcode, other->index, other->index / GROUP_WARPS,
-                  state_of(other)->at->insn->line);
+    return report(
+        grid_of(w), w, CHECK_DIVERGENCE,
+        "all warps of a warp group must execute the same %s; warp %d of group "
+        "%d is at that of line %d",
+        op->insn->opcode, other->index, other->index / GROUP_WARPS,
+        state_of(other)->at->insn->line);
 }
 
 static enum flow exec_mma_async(struct warp *w, const struct op *op, uint32_t lanes)
