@@ -12,19 +12,13 @@
 #include "emu/libcuda.h"
 #include "emu/memory.h"
 #include "emu/report.h"
+#include "emu/must.h"
 
 #define PAGE_BYTES 4096u
 #define WORD_BYTES 4u
 #define MASKS (PAGE_BYTES / WORD_BYTES / 32)
 #define BUCKETS 1024u
 #define MOST_KEPT 64 /* pieces of work; the oldest are forgotten */
-
-static void *must(void *p)
-{
-    if (!p)
-        abort();
-    return p;
-}
 
 /* ---- clocks */
 

@@ -12,6 +12,7 @@
  * happened between two equal states, and all warps that can run have run, no order of
  * theirs leads anywhere else. */
 #include "emu/cluster.h"
+#include "emu/must.h"
 
 #include <stdlib.h>
 
@@ -36,13 +37,6 @@ static size_t call_bytes(const struct kernel *k)
 static size_t state_bytes(const struct kernel *k)
 {
     return k->reg_bytes + local_bytes(k) + call_bytes(k);
-}
-
-static void *must(void *p)
-{
-    if (!p)
-        abort();
-    return p;
 }
 
 static void take(struct spin *s, const struct warp *w, const struct kernel *k)

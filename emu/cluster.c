@@ -7,13 +7,7 @@
 
 #include "emu/hb.h"
 #include "emu/launch_control.h"
-
-static void *must(void *p)
-{
-    if (!p)
-        abort();
-    return p;
-}
+#include "emu/must.h"
 
 static void *aligned(size_t bytes)
 {

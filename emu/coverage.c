@@ -1,5 +1,6 @@
 #include "emu/coverage.h"
 #include "emu/cluster.h"
+#include "emu/must.h"
 
 #include <stdlib.h>
 
@@ -17,13 +18,6 @@ static uint64_t mix(uint64_t a, uint64_t b)
     uint64_t x = (a ^ b * 0x9e3779b97f4a7c15u) + 0x2545f4914f6cdd1du;
     x = (x ^ x >> 29) * 0xbf58476d1ce4e5b9u;
     return x ^ x >> 32;
-}
-
-static void *must(void *p)
-{
-    if (!p)
-        abort();
-    return p;
 }
 
 struct coverage *coverage_new(void)

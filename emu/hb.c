@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "emu/report.h"
+#include "emu/must.h"
 
 /* ---- what instructions mean */
 
@@ -53,13 +54,6 @@ static struct hb_meaning meaning_of(const struct ptx_insn *i)
         break;
     }
     return m;
-}
-
-static void *must(void *p)
-{
-    if (!p)
-        abort();
-    return p;
 }
 
 void hb_grid_begin(struct grid *g)

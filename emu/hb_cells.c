@@ -1,14 +1,8 @@
 /* hb_cells.c - storage of hb_smem.h: blocks of cells, lists of readers, segments. */
 #include "emu/hb.h"
+#include "emu/must.h"
 
 #include <stdlib.h>
-
-static void *must(void *p)
-{
-    if (!p)
-        abort();
-    return p;
-}
 
 /* ---- pools of readers and of divided words */
 

@@ -5,15 +5,9 @@
 #include "emu/hb.h"
 #include "emu/hb_global.h"
 #include "emu/report.h"
+#include "emu/must.h"
 
 #include <stdlib.h>
-
-static void *must(void *p)
-{
-    if (!p)
-        abort();
-    return p;
-}
 
 /* ---- knowledge of other clusters */
 

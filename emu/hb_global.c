@@ -10,6 +10,7 @@
 #include "emu/hb_global.h"
 #include "emu/memory.h"
 #include "emu/report.h"
+#include "emu/must.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -69,13 +70,6 @@ struct hb_memory {
     struct early *recent[RECENT]; /* the same ones again, in a loop */
     struct hb_flags *flags;
 };
-
-static void *must(void *p)
-{
-    if (!p)
-        abort();
-    return p;
-}
 
 static struct hb_memory *memory_of(const struct warp *w)
 {

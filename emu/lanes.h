@@ -1,8 +1,9 @@
-/* lanes.h - how an exec_ function walks its lanes, and bits as numbers.
+/* lanes.h - how an exec_ function walks its lanes, and bits as integers.
  *
  * Registers are read and written as uint32_t or uint64_t lanes only; floats go through
- * the casts below.  A full warp takes a plain loop over 32 lanes into a local array,
- * which compilers turn into vector code, since the array cannot overlap a register. */
+ * the casts of core/base.h.  A full warp takes a plain loop over 32 lanes into a local
+ * array, which compilers turn into vector code, since the array cannot overlap a
+ * register. */
 #ifndef FP4EMU_LANES_H
 #define FP4EMU_LANES_H
 

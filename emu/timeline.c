@@ -1,6 +1,7 @@
 #include "emu/timeline.h"
 #include "emu/cluster.h"
 #include "emu/role.h"
+#include "emu/must.h"
 
 #include <stdlib.h>
 
@@ -64,13 +65,6 @@ static uint32_t number_of(const struct warp *w)
 static struct clock_of_warp *clock_of(const struct warp *w)
 {
     return &of(w)->warps[number_of(w)];
-}
-
-static void *must(void *p)
-{
-    if (!p)
-        abort();
-    return p;
 }
 
 /* ---- spans */

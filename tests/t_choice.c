@@ -5,7 +5,6 @@
 #include "tests/test.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -185,18 +184,15 @@ TEST(a_record_is_replayed)
 
 /* ---- as text */
 
-static char path[] = "/tmp/t_choice.XXXXXX";
+static const char *path(void)
+{
+    static const char *made;
+    return made ? made : (made = test_tmp_path("choices"));
+}
 
 static void make_file(const char *text)
 {
-    static bool made;
-    if (!made) {
-        int fd = mkstemp(path);
-        CHECK(fd >= 0);
-        close(fd);
-        made = true;
-    }
-    FILE *f = fopen(path, "w");
+    FILE *f = fopen(path(), "w");
     CHECK(f != NULL);
     fputs(text, f);
     CHECK_EQ(fclose(f), 0);
@@ -204,7 +200,7 @@ static void make_file(const char *text)
 
 static bool read_all(uint64_t launch, struct deviations *d, char *why)
 {
-    return deviations_read(d, path, launch, why, 256);
+    return deviations_read(d, path(), launch, why, 256);
 }
 
 TEST(choices_survive_a_file)
@@ -231,7 +227,7 @@ TEST(choices_survive_a_file)
     char why[256];
     make_file("launch 2 other\n# a remark\n\n5 w1 2.3 false\n");
     deviations_add(&d, all, COUNT_OF(all));
-    CHECK(deviations_write(&d, path, &kernel, UINT64_MAX));
+    CHECK(deviations_write(&d, path(), &kernel, UINT64_MAX));
     CHECK(read_all(3, &back, why));
     CHECK_EQ(back.count, COUNT_OF(all));
     for (size_t i = 1; i < back.count; i++)
@@ -253,12 +249,11 @@ TEST(choices_survive_a_file)
     CHECK_EQ(back.count, 0);
     /* Clusters behind the one that failed may or may not have gone so far. */
     make_file("");
-    CHECK(deviations_write(&d, path, &kernel, 0));
+    CHECK(deviations_write(&d, path(), &kernel, 0));
     CHECK(read_all(3, &back, why));
     CHECK_EQ(back.count, 3);
     deviations_free(&back);
     deviations_free(&d);
-    unlink(path);
 }
 
 TEST(lines_that_are_none_are_told)
@@ -275,11 +270,11 @@ TEST(lines_that_are_none_are_told)
         make_file(text);
         if (read_all(0, &d, why))
             test_fail(__FILE__, __LINE__, "taken: %s", bad[i]);
-        snprintf(want, sizeof want, "%s:3: not a line of a schedule ", path);
+        snprintf(want, sizeof want, "%s:3: not a line of a schedule ", path());
         CHECK(strncmp(why, want, strlen(want)) == 0);
         CHECK_EQ(d.count, 0);
     }
-    unlink(path);
+    unlink(path());
     CHECK(!read_all(0, &d, why) && strstr(why, "No such file"));
 }
 
